@@ -1,0 +1,218 @@
+//! # What it is
+//! [`SchedEntity`]: the thing a queue orders, in two cache lines and a little.
+//! A task contains one; a group of tasks can contain one as well.
+//!
+//! # How it works
+//! Fields are grouped by who touches them when.
+//! Line 0 ([`Key`] and the tree link) is read on *every step of a walk through the timeline*, also of other entities.
+//! Line 1 ([`Own`]) is read and written when this entity runs, comes or goes.
+//! The link of the slice index follows; it is touched only by entities with a slice of their own.
+//! All fields are guarded by the lock of the queue the entity belongs to.
+//!
+//! # Invariants
+//! 1. `deadline`, `vruntime` and `slice` do not change while the entity is linked in a tree that is ordered by them.
+//! 2. `place` names the tree that `link` is in.
+//! 3. `on_rq` is true from enqueue to dequeue; a running entity is `on_rq` and in no tree.
+//!
+//! # Cost
+//! A walk touches one line an entity.
+
+use core::{fmt, ops::Deref, ptr::NonNull};
+
+use intrusive_collections::RBTreeAtomicLink;
+
+use crate::{
+    params::Policy,
+    platform::Nanos,
+    sync::{Family, Guarded, Right, Spin},
+    vtime::{VSpan, VTime},
+    weight::Weight,
+};
+
+/// Where an entity is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In no tree: off the queue, or running.
+    Nowhere,
+    /// In the tree of eligible entities, by deadline.
+    Eligible,
+    /// In the tree of entities that are not eligible yet, by vruntime.
+    Later,
+}
+
+/// What a walk through the timeline reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    /// d_i: the present request should be served by then.
+    pub deadline: VTime,
+    /// v_i: service received so far, divided by weight.
+    pub vruntime: VTime,
+    /// w_i, as of the last time the entity's queue looked.
+    pub weight: Weight,
+    /// r_i: the length of a request, in nanoseconds.
+    pub slice: u32,
+    /// Which tree `link` is in.
+    pub place: Place,
+}
+
+/// What the entity's own comings and goings touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    /// Time up to which execution has been charged.
+    pub exec_start: Nanos,
+    /// Total execution time.
+    pub sum_exec: Nanos,
+    /// `sum_exec` when the entity was last picked.
+    pub prev_sum_exec: Nanos,
+    /// V - v_i when the entity left its queue.
+    pub vlag: VSpan,
+    /// While v_i is before this point a running entity is not preempted by an equal.
+    pub protected_until: VTime,
+    /// On a queue: in a tree, or running.
+    pub on_rq: bool,
+    /// `deadline` is held relative to `vruntime` (between two queues).
+    pub relative_deadline: bool,
+    /// `slice` was asked for; otherwise it follows the queue's default.
+    pub custom_slice: bool,
+    /// How the queue treats it beside its weight.
+    pub policy: Policy,
+}
+
+/// An entity a queue can order.
+#[repr(C, align(64))]
+pub struct SchedEntity<F: Family = Spin> {
+    // Line 0: every walk, also past other entities.
+    pub(crate) link: RBTreeAtomicLink,
+    key: Guarded<F, Key>,
+    // Line 1: this entity runs, comes or goes.
+    own: OwnLine<F>,
+    // Line 2, first 24 bytes: entities with a slice of their own come or go.
+    pub(crate) slice_link: RBTreeAtomicLink,
+}
+
+#[repr(C, align(64))]
+struct OwnLine<F: Family>(Guarded<F, Own>);
+
+const _: () = {
+    use core::mem::{align_of, offset_of, size_of};
+    type E = SchedEntity<Spin>;
+    static_assertions::const_assert!(align_of::<E>() == 64);
+    static_assertions::const_assert!(offset_of!(E, link) == 0);
+    static_assertions::const_assert!(offset_of!(E, key) + size_of::<Key>() <= 64);
+    static_assertions::const_assert!(offset_of!(E, own) == 64);
+    static_assertions::const_assert!(size_of::<OwnLine<Spin>>() == 64);
+    static_assertions::const_assert!(offset_of!(E, slice_link) == 128);
+    static_assertions::const_assert!(size_of::<E>() == 192);
+};
+
+impl<F: Family> SchedEntity<F> {
+    /// An entity that has never run: nice 0, no service, off every queue.
+    pub(crate) fn new() -> Self {
+        Self {
+            link: RBTreeAtomicLink::new(),
+            key: Guarded::new(Key {
+                deadline: VTime::START,
+                vruntime: VTime::START,
+                weight: Weight::NICE_0,
+                slice: 0,
+                place: Place::Nowhere,
+            }),
+            own: OwnLine(Guarded::new(Own {
+                exec_start: 0,
+                sum_exec: 0,
+                prev_sum_exec: 0,
+                vlag: VSpan::ZERO,
+                protected_until: VTime::START,
+                on_rq: false,
+                relative_deadline: false,
+                custom_slice: false,
+                policy: Policy::Normal,
+            })),
+            slice_link: RBTreeAtomicLink::new(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self, right: &Right) -> Key {
+        self.key.with(right, |key| *key)
+    }
+
+    /// Changes the key. The caller keeps I1: what orders a tree changes only while the entity is out of it.
+    #[inline(always)]
+    pub(crate) fn set_key<R>(&self, right: &mut Right, change: impl FnOnce(&mut Key) -> R) -> R {
+        self.key.with_mut(right, change)
+    }
+
+    /// The key, as a tree compares it.
+    ///
+    /// # Safety
+    /// The caller acts for the holder of the queue's right (a tree operation inside a method of the queue),
+    /// and nobody changes the key meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn key_held<R>(&self, read: impl FnOnce(&Key) -> R) -> R {
+        // SAFETY: by this function's contract.
+        unsafe { self.key.with_held(read) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn own(&self, right: &Right) -> Own {
+        self.own.0.with(right, |own| *own)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_own<R>(&self, right: &mut Right, change: impl FnOnce(&mut Own) -> R) -> R {
+        self.own.0.with_mut(right, change)
+    }
+}
+
+/// A pointer to an entity that the scheduler owns for now.
+///
+/// Invariant: the entity is alive and does not move, from the moment its owner gave it to the scheduler until the scheduler
+/// gives it back. No `EntityRef` is kept beyond that.
+pub(crate) struct EntityRef<F: Family>(NonNull<SchedEntity<F>>);
+
+impl<F: Family> EntityRef<F> {
+    /// # Safety
+    /// The invariant of the type holds for as long as the result or a copy of it is used.
+    #[inline(always)]
+    pub(crate) const unsafe fn new(entity: NonNull<SchedEntity<F>>) -> Self {
+        Self(entity)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn as_ptr(self) -> NonNull<SchedEntity<F>> {
+        self.0
+    }
+}
+
+impl<F: Family> Deref for EntityRef<F> {
+    type Target = SchedEntity<F>;
+    #[inline(always)]
+    fn deref(&self) -> &SchedEntity<F> {
+        // SAFETY: the invariant of the type; only shared references are ever made.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<F: Family> Clone for EntityRef<F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Family> Copy for EntityRef<F> {}
+impl<F: Family> PartialEq for EntityRef<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl<F: Family> Eq for EntityRef<F> {}
+impl<F: Family> fmt::Debug for EntityRef<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// SAFETY: an `EntityRef` gives only `&SchedEntity`, and `SchedEntity` is `Sync`.
+unsafe impl<F: Family> Send for EntityRef<F> {}
+// SAFETY: as above.
+unsafe impl<F: Family> Sync for EntityRef<F> {}
