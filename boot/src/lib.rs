@@ -30,6 +30,14 @@ pub mod layout;
 pub mod memory;
 
 #[cfg(target_arch = "x86_64")]
+mod acpi;
+#[cfg(target_arch = "x86_64")]
+pub mod apic;
+#[cfg(target_arch = "x86_64")]
+pub mod cpu;
+#[cfg(target_arch = "x86_64")]
+mod delay;
+#[cfg(target_arch = "x86_64")]
 pub mod paging;
 #[cfg(target_arch = "x86_64")]
 pub mod pvh;
@@ -40,6 +48,10 @@ pub mod start;
 
 mod info;
 
+#[cfg(target_arch = "x86_64")]
+pub use apic::current_apic_id;
+#[cfg(target_arch = "x86_64")]
+pub use cpu::{StartError, start_cpu};
 pub use info::{BootInfo, Cpu, PowerOff, PowerOffRegister};
 pub use memory::MemoryRegion;
 #[cfg(target_arch = "x86_64")]

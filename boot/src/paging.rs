@@ -85,6 +85,14 @@ pub(crate) struct Space {
     pub(crate) image: Image,
     pub(crate) stacks: u64,
     next_device: u64,
+    trampoline: Option<Trampoline>,
+}
+
+/// What starting CPUs needs: a page below 1 MiB, and a root for tables that map it, below 4 GiB.
+#[derive(Clone, Copy)]
+struct Trampoline {
+    page_phys: u64,
+    pml4_phys: u64,
 }
 
 /// Hands frames out as page tables need them.
@@ -104,17 +112,34 @@ unsafe impl FrameAllocator<Size4KiB> for TableFrames<'_> {
 /// # Safety
 /// - The temporary tables are loaded.
 /// - `ram` and `free` are true, and this is called once.
-pub(crate) unsafe fn build(ram: &Regions, free: Regions, image: Image) -> Result<u64, MapError> {
+pub(crate) unsafe fn build(
+    ram: &Regions,
+    free: Regions,
+    image: Image,
+    trampoline_phys: Option<u64>,
+) -> Result<u64, MapError> {
     let mut frames = Frames::new(free);
-    let pml4_phys = frames.alloc(1).ok_or(MapError::OutOfMemory)?;
-    // SAFETY: The frame is free and the temporary tables map it.
-    unsafe { layout::phys_to_virt(pml4_phys).write_bytes(0, PAGE as usize) };
+    let mut new_root = || {
+        let phys = frames.alloc(1).ok_or(MapError::OutOfMemory)?;
+        // SAFETY: The frame is free and the temporary tables map it.
+        unsafe { layout::phys_to_virt(phys).write_bytes(0, PAGE as usize) };
+        Ok(phys)
+    };
+    let pml4_phys = new_root()?;
+    let trampoline = match trampoline_phys {
+        Some(page_phys) => Some(Trampoline {
+            page_phys,
+            pml4_phys: new_root()?,
+        }),
+        None => None,
+    };
     let mut space = Space {
         frames,
         pml4_phys,
         image,
         stacks: 0,
         next_device: DEVICES,
+        trampoline,
     };
 
     for &region in ram {
@@ -175,6 +200,35 @@ pub fn map_device(phys: u64, len: usize) -> Result<*mut u8, MapError> {
             space.map::<Size4KiB>(virt + offset, start + offset, READ_WRITE | UNCACHED)?;
         }
         Ok((virt + (phys - start)) as *mut u8)
+    })
+}
+
+/// Fills in the tables on which a CPU starts: its page below 1 MiB, seen at its physical address, and the image.
+///
+/// Returns the page's address and the tables', or nothing if there is no such page. For one call.
+pub(crate) fn trampoline_tables() -> Result<Option<(u64, u64)>, MapError> {
+    with(|space| {
+        let Some(Trampoline {
+            page_phys,
+            pml4_phys,
+        }) = space.trampoline
+        else {
+            return Ok(None);
+        };
+        space.map_in::<Size4KiB>(pml4_phys, page_phys, page_phys, READ_EXECUTE)?;
+        let slot = (layout::KERNEL_BASE >> 39 & 511) as usize * size_of::<u64>();
+        // SAFETY: Both roots are ours, in the map of all RAM; the lock is held.
+        unsafe {
+            let image = layout::phys_to_virt(space.pml4_phys)
+                .add(slot)
+                .cast::<u64>()
+                .read();
+            layout::phys_to_virt(pml4_phys)
+                .add(slot)
+                .cast::<u64>()
+                .write(image);
+        }
+        Ok(Some((page_phys, pml4_phys)))
     })
 }
 
@@ -247,8 +301,21 @@ impl Space {
     where
         for<'a> OffsetPageTable<'a>: Mapper<S>,
     {
-        let table = layout::phys_to_virt(self.pml4_phys).cast::<PageTable>();
-        // SAFETY: `pml4_phys` is the root of our tables, all of them lie in the map of all RAM (temporary or final),
+        self.map_in::<S>(self.pml4_phys, virt, phys, flags)
+    }
+
+    fn map_in<S: PageSize>(
+        &mut self,
+        pml4_phys: u64,
+        virt: u64,
+        phys: u64,
+        flags: Flags,
+    ) -> Result<(), MapError>
+    where
+        for<'a> OffsetPageTable<'a>: Mapper<S>,
+    {
+        let table = layout::phys_to_virt(pml4_phys).cast::<PageTable>();
+        // SAFETY: `pml4_phys` is the root of one of our sets of tables, all of them lie in the map of all RAM (temporary or final),
         // and the lock makes this the only reference.
         let mut tables = unsafe { OffsetPageTable::new(&mut *table, VirtAddr::new(DIRECT_MAP)) };
         let page = Page::<S>::containing_address(VirtAddr::new(virt));

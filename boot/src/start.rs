@@ -20,7 +20,8 @@ use crate::layout::{self, PAGE};
 use crate::memory::{self, MemoryRegion, Regions};
 use crate::paging;
 use crate::pvh::StartInfo;
-use crate::serial::{Com1, fail};
+use crate::serial::{self, Com1, fail};
+use crate::{acpi, apic};
 use arrayvec::ArrayVec;
 use spin::Once;
 
@@ -34,6 +35,8 @@ pub const MIN_FREE_BYTES: u64 = 4 << 20;
 pub const CPU_STACK_PAGES: u64 = 16;
 /// End of the memory that belongs to the firmware and to the CPU start.
 pub const LOW_MEMORY_END: u64 = 1 << 20;
+/// The trampoline's page is not below this address.
+const LOWEST_TRAMPOLINE: u64 = 0x8000;
 
 /// The copies that [`BootInfo`] points to.
 struct Store {
@@ -83,11 +86,28 @@ pub unsafe extern "C" fn start(start_info_phys: u64) -> ! {
 
     // SAFETY: Temporary tables, loader's structure.
     let (cmdline, cmdline_cut) = unsafe { copy_cmdline(start_info.cmdline_phys()) };
-    let mut cpus = ArrayVec::new();
-    cpus.push(Cpu { apic_id: 0 });
+    // SAFETY: Temporary tables.
+    let facts = unsafe { acpi::read(start_info.rsdp_phys(), apic::current_apic_id()) }
+        .unwrap_or_else(|error| {
+            fail(format_args!(
+                "no CPUs found, ACPI's tables are needed: {error:?}"
+            ))
+        });
+    serial::remember_power_off(facts.power_off);
+
+    // The firmware keeps its own data in page 0 and near it, and the loader's are copied: the rest of the low memory is ours.
+    let trampoline_phys = ram
+        .iter()
+        .map(|region| {
+            (
+                region.start.max(LOWEST_TRAMPOLINE),
+                region.end.min(LOW_MEMORY_END),
+            )
+        })
+        .find_map(|(start, end)| (start + PAGE <= end).then_some(start));
 
     // SAFETY: The temporary tables are loaded; the regions come from the memory map.
-    let pml4_phys = unsafe { paging::build(&ram, free, image) }
+    let pml4_phys = unsafe { paging::build(&ram, free, image, trampoline_phys) }
         .unwrap_or_else(|error| fail(format_args!("no page tables: {error}")));
     let stack = paging::map_stack(CPU_STACK_PAGES)
         .unwrap_or_else(|error| fail(format_args!("no stack: {error}")));
@@ -96,7 +116,7 @@ pub unsafe extern "C" fn start(start_info_phys: u64) -> ! {
     let store = STORE.call_once(|| Store {
         cmdline,
         memory,
-        cpus,
+        cpus: facts.cpus,
     });
     INFO.call_once(|| BootInfo {
         cmdline: &store.cmdline,
@@ -104,9 +124,9 @@ pub unsafe extern "C" fn start(start_info_phys: u64) -> ! {
         memory: &store.memory,
         ram_bytes: memory::total_bytes(&ram),
         cpus: &store.cpus,
-        cpus_left_out: 0,
-        lapic_phys: 0xfee0_0000,
-        power_off: None,
+        cpus_left_out: facts.cpus_left_out,
+        lapic_phys: facts.lapic_phys,
+        power_off: facts.power_off,
     });
 
     // SAFETY: The final tables map this code, its data and the new stack; nothing on the old stack is needed again.
@@ -155,5 +175,3 @@ unsafe fn copy_cmdline(phys: Option<u64>) -> (ArrayVec<u8, MAX_CMDLINE>, bool) {
     }
     (copy, false)
 }
-
-const _: u64 = PAGE;

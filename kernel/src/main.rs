@@ -4,8 +4,18 @@
 use boot::BootInfo;
 use boot::serial::{Com1, EXIT_DONE, exit};
 use core::fmt::Write;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 boot::entry!(kernel_main);
+
+static RUNNING: AtomicUsize = AtomicUsize::new(1);
+
+fn other_cpu(_index: usize) -> ! {
+    RUNNING.fetch_add(1, Ordering::AcqRel);
+    loop {
+        boot::x86_64::instructions::hlt();
+    }
+}
 
 fn kernel_main(info: &'static BootInfo) -> ! {
     let _ = writeln!(Com1, "cmdline: {}", info.cmdline.escape_ascii());
@@ -15,7 +25,16 @@ fn kernel_main(info: &'static BootInfo) -> ! {
         info.ram_bytes >> 20,
         boot::paging::free_bytes() >> 20
     );
-    let _ = writeln!(Com1, "cpus: {} listed", info.cpus.len());
+    for index in 1..info.cpus.len() {
+        if let Err(error) = boot::start_cpu(info, index, other_cpu) {
+            let _ = writeln!(Com1, "cpu{index}: {error}; left out");
+        }
+    }
+    while RUNNING.load(Ordering::Acquire) < info.cpus.len() {
+        core::hint::spin_loop();
+    }
+    let _ = writeln!(Com1, "cpus: {} run: {:?}", RUNNING.load(Ordering::Acquire), info.cpus);
+    let _ = writeln!(Com1, "{:x?}", info.power_off);
     exit(EXIT_DONE, info.power_off)
 }
 
