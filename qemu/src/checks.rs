@@ -1,0 +1,218 @@
+//! The checks of `cargo qemu test`, as a list.
+//!
+//! # What it is
+//! Every check by name, with what it runs.
+//!
+//! # How it works
+//! [`all`] makes the list, cheap checks first; a new check is a new entry.
+//! Most checks are command lines; building a kernel is a call, since this program
+//! is what builds kernels.
+//!
+//! # Invariants
+//! 1. Names are unique, and no name contains another.
+//!
+//! # Cost
+//! The list is made in no time; running it is another matter.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::compiler::{self, Parts};
+use crate::paths;
+use crate::process;
+
+/// The longest any check may take.
+pub const LIMIT: Duration = Duration::from_secs(25 * 60);
+
+/// Kernels that must compile without a warning.
+const BUILD_LISTS: [&str; 5] = ["all", "none", "schedstats", "psi", "psi-default-enabled"];
+/// Bare-metal targets that `sched-core` must compile for, with `core` alone.
+const CORE_TARGETS: [&str; 3] = [
+    "x86_64-unknown-none",
+    "aarch64-unknown-none",
+    "riscv64gc-unknown-none-elf",
+];
+
+/// One check.
+pub struct Check {
+    /// What `--only` looks in.
+    pub name: String,
+    /// What it shows, in a few words.
+    pub shows: &'static str,
+    /// What it runs.
+    pub action: Action,
+}
+
+/// What a check runs.
+pub enum Action {
+    /// Command lines that must succeed, one after another.
+    Commands(Vec<Command>),
+    /// A kernel that must compile without a warning.
+    Kernel(&'static str),
+    /// `sched-core` must compile for this target.
+    Core(&'static str),
+}
+
+/// All checks, in the order in which they run.
+pub fn all() -> Vec<Check> {
+    let mut checks = vec![
+        check(
+            "format",
+            "the code is formatted",
+            vec![cargo(&["fmt", "--all", "--check"])],
+        ),
+        check(
+            "lints",
+            "clippy has nothing to say about host code",
+            vec![warned(&["clippy", "--all-targets"])],
+        ),
+        check(
+            "lints-bare",
+            "clippy has nothing to say about the kernel",
+            vec![warned(&[
+                "clippy",
+                "--package",
+                "kernel",
+                "--package",
+                "boot",
+            ])],
+        ),
+        check(
+            "host",
+            "unit, property, simulator and doc tests",
+            vec![cargo(&["test"])],
+        ),
+        check("examples", "every example runs to its end", examples()),
+        check(
+            "docs",
+            "the documentation has no broken link",
+            vec![documented()],
+        ),
+    ];
+    checks.extend(CORE_TARGETS.map(|target| Check {
+        name: format!("core-{target}"),
+        shows: "sched-core compiles with core alone",
+        action: Action::Core(target),
+    }));
+    checks.extend(BUILD_LISTS.map(|list| Check {
+        name: format!("kernel-{list}"),
+        shows: "the kernel compiles without a warning",
+        action: Action::Kernel(list),
+    }));
+    let boots = cargo(&[
+        "test",
+        "--package",
+        "tests",
+        "--",
+        "--ignored",
+        "--test-threads=1",
+    ]);
+    checks.push(check(
+        "boots",
+        "kernels boot in QEMU and do what they say",
+        vec![boots],
+    ));
+    checks
+}
+
+/// The command that compiles `sched-core` for a bare target, or why there is none.
+pub fn core_command(target: &'static str) -> Result<Command, String> {
+    let compiler = compiler::find(target)?;
+    let mut cargo = compiler.cargo("build", Parts::Core);
+    cargo.args(["--package", "sched-core", "--lib"]);
+    cargo
+        .arg("--target-dir")
+        .arg(compiler.target_dir().join("core"));
+    Ok(cargo)
+}
+
+fn check(name: &str, shows: &'static str, commands: Vec<Command>) -> Check {
+    Check {
+        name: name.to_owned(),
+        shows,
+        action: Action::Commands(commands),
+    }
+}
+
+/// A call of the host's cargo, with nothing inherited from the outer one except
+/// the place of what is built.
+fn cargo(arguments: &[&str]) -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    process::without_outer_cargo(&mut command);
+    command.current_dir(paths::workspace()).args(arguments);
+    command
+        .env("CARGO_TARGET_DIR", paths::target())
+        .env("CARGO_TERM_COLOR", "never");
+    command
+}
+
+fn warned(arguments: &[&str]) -> Command {
+    let mut command = cargo(arguments);
+    command.args(["--", "--deny", "warnings"]);
+    command
+}
+
+fn documented() -> Command {
+    let mut command = cargo(&["doc", "--no-deps", "--package", "sched-core"]);
+    command.env("RUSTDOCFLAGS", "--deny warnings");
+    command
+}
+
+fn examples() -> Vec<Command> {
+    example_names(&paths::workspace().join("sched-core/examples"))
+        .iter()
+        .map(|name| cargo(&["run", "--package", "sched-core", "--example", name]))
+        .collect()
+}
+
+fn example_names(dir: &Path) -> Vec<String> {
+    let Ok(entries) = dir.read_dir() else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let checks = all();
+        for (index, check) in checks.iter().enumerate() {
+            assert!(
+                checks[..index].iter().all(|other| other.name != check.name),
+                "{}",
+                check.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_interface_promises_is_checked() {
+        let names: Vec<_> = all().into_iter().map(|check| check.name).collect();
+        for name in ["format", "lints", "host", "docs", "kernel-none", "boots"] {
+            assert!(names.iter().any(|other| other == name), "{name} is missing");
+        }
+    }
+
+    #[test]
+    fn examples_are_found_by_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["b.rs", "a.rs", "c.txt"] {
+            std::fs::write(dir.path().join(file), "").unwrap();
+        }
+        assert_eq!(example_names(dir.path()), ["a", "b"]);
+        assert!(example_names(&dir.path().join("none")).is_empty());
+    }
+}

@@ -1,0 +1,453 @@
+//! The launcher against a fake QEMU: a small shell script named by `QEMU`.
+//!
+//! What must hold: exit codes, the console on standard output, one line on standard
+//! error for each thing that is wrong, and no process left behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+const FAKE_QEMU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
+
+/// A fake QEMU, and a folder with a fake kernel.
+struct Bench {
+    dir: TempDir,
+    script: String,
+}
+
+impl Bench {
+    /// A fake QEMU that runs `script` in a shell.
+    fn new(script: &str) -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("kernel"), "no kernel").unwrap();
+        Bench {
+            dir,
+            script: script.to_owned(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = launcher();
+        command
+            .env("QEMU", FAKE_QEMU)
+            .env("FAKE_QEMU", &self.script);
+        command
+            .args(["run", "--accel", "tcg", "--kernel"])
+            .arg(self.path("kernel"));
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+fn launcher() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_qemu"))
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Exit code 2, and one line that contains `part`.
+fn assert_refused(output: &Output, part: &str) {
+    assert_eq!(output.status.code(), Some(2), "{}", err(output));
+    assert_eq!(err(output).lines().count(), 1, "{}", err(output));
+    assert!(err(output).contains(part), "{}", err(output));
+    assert_eq!(out(output), "");
+}
+
+/// Waits until `pid` is gone; a zombie counts as gone.
+fn assert_gone(pid: i32) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_zombie = state
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('Z'));
+        if is_zombie || kill(Pid::from_raw(pid), None).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("process {pid} still runs");
+}
+
+#[test]
+fn the_exit_device_becomes_the_exit_code() {
+    for (status, code) in [(33, 0), (35, 1), (37, 101)] {
+        let output = Bench::new(&format!("echo hello; exit {status}")).run(&[]);
+        assert_eq!(output.status.code(), Some(code), "{}", err(&output));
+        assert_eq!(out(&output), "hello\n");
+        assert_eq!(
+            err(&output).lines().count(),
+            usize::from(code != 0),
+            "{}",
+            err(&output)
+        );
+    }
+}
+
+#[test]
+fn a_power_off_is_judged_by_the_end_line() {
+    for (text, code) in [
+        ("end status=ok workloads=2 failed=0 cpus=8", 0),
+        ("end status=failed workloads=2 failed=1 cpus=8", 1),
+        ("nothing of the kind", 1),
+    ] {
+        let output = Bench::new(&format!("echo '{text}'; exit 0")).run(&[]);
+        assert_eq!(output.status.code(), Some(code), "{}", err(&output));
+        assert_eq!(
+            err(&output).lines().count(),
+            usize::from(code != 0),
+            "{}",
+            err(&output)
+        );
+    }
+}
+
+#[test]
+fn a_qemu_that_cannot_start_the_guest_is_wrong_usage() {
+    let output = Bench::new("echo 'fake: no such option' >&2; exit 1").run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err(&output).starts_with("fake: no such option\n"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn lines_end_in_line_feeds_alone() {
+    let output = Bench::new(r"printf 'a\r\nb\r\n\rc'; exit 33").run(&[]);
+    assert_eq!(out(&output), "a\nb\nc\n");
+}
+
+#[test]
+fn the_console_comes_while_the_guest_runs() {
+    let bench = Bench::new("echo first; read answer; echo \"second $answer\"; exit 33");
+    let mut child = bench
+        .command(&[])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "first");
+    child.stdin.take().unwrap().write_all(b"word\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "second word");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_time_limit_ends_qemu_and_keeps_the_console() {
+    let bench = Bench::new("echo $$; exec sleep 1000");
+    let output = bench.run(&["--timeout", "1"]);
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    assert!(err(&output).contains("time limit"), "{}", err(&output));
+    assert_gone(out(&output).trim().parse().unwrap());
+}
+
+#[test]
+fn a_qemu_that_ignores_the_request_to_end_is_killed() {
+    let bench = Bench::new("trap '' TERM; echo $$; while :; do sleep 1; done");
+    let output = bench.run(&["--timeout", "1"]);
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    assert_gone(out(&output).trim().parse().unwrap());
+}
+
+#[test]
+fn an_endless_console_does_not_outrun_the_time_limit() {
+    let bench = Bench::new("exec yes");
+    let mut child = bench
+        .command(&["--timeout", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+}
+
+#[test]
+fn qemu_ends_with_a_launcher_that_is_asked_to_end_or_killed() {
+    for (signal, code) in [
+        (Signal::SIGINT, Some(130)),
+        (Signal::SIGTERM, Some(130)),
+        (Signal::SIGKILL, None),
+    ] {
+        if signal == Signal::SIGKILL && !cfg!(target_os = "linux") {
+            continue;
+        }
+        let bench = Bench::new("echo $$; exec sleep 1000");
+        let mut child = bench.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut pid = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut pid)
+            .unwrap();
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), code);
+        assert_gone(pid.trim().parse().unwrap());
+    }
+}
+
+#[test]
+fn qemu_ends_when_nobody_reads_the_console() {
+    let bench = Bench::new("echo $$; while :; do echo more; sleep 0.1; done");
+    let mut child = bench
+        .command(&[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut pid = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut pid)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_gone(pid.trim().parse().unwrap());
+}
+
+#[test]
+fn what_the_guest_gets_is_on_qemus_command_line() {
+    let bench = Bench::new("printf '%s\\n' \"$@\"; exit 33");
+    let output = bench.run(&["--append", "a b", "--mem", "64", "--", "-d", "int"]);
+    let lines: Vec<_> = out(&output).lines().map(str::to_owned).collect();
+    let after = |option: &str| {
+        let at = lines.iter().position(|line| line == option).unwrap();
+        lines[at + 1].clone()
+    };
+    assert_eq!(after("-append"), "a b");
+    assert_eq!(after("-m"), "64");
+    assert_eq!(after("-smp"), "8");
+    assert_eq!(lines[lines.len() - 2..], ["-d", "int"]);
+    let default = bench.run(&[]);
+    assert!(
+        out(&default).contains("schedstats=enable psi=1\n"),
+        "{}",
+        out(&default)
+    );
+}
+
+#[test]
+fn icount_has_one_cpu_unless_told_otherwise() {
+    let bench = Bench::new("printf '%s\\n' \"$@\"; exit 33");
+    let one = bench.run(&["--icount"]);
+    assert!(
+        out(&one).contains("-smp\n1\n") && err(&one).is_empty(),
+        "{}",
+        err(&one)
+    );
+    let two = bench.run(&["--icount", "--smp", "2"]);
+    assert!(out(&two).contains("-smp\n2\n"), "{}", out(&two));
+    assert_eq!(err(&two).lines().count(), 1, "{}", err(&two));
+    assert!(err(&two).contains("times are not"), "{}", err(&two));
+}
+
+#[test]
+fn a_command_line_of_2047_bytes_is_passed_and_one_of_2048_refused() {
+    let bench = Bench::new("printf '%s\\n' \"$@\"; exit 33");
+    let longest = "x".repeat(2047);
+    assert!(out(&bench.run(&["--append", &longest])).contains(&longest));
+    assert_refused(&bench.run(&["--append", &"x".repeat(2048)]), "2047");
+}
+
+#[test]
+fn nonsense_is_refused_in_one_line() {
+    let bench = Bench::new("exit 33");
+    for (arguments, part) in [
+        (["--smp", "0"], "1 to 255"),
+        (["--smp", "256"], "1 to 255"),
+        (["--smp", "8,corn=2"], "corn"),
+        (["--mem", "16"], "32"),
+        (["--mem", "99999999"], "--mem"),
+        (["--timeout", "0"], "above 0"),
+        (["--timeout", "-1"], "--timeout"),
+        (["--accel", "none"], "--accel"),
+        (["--speed", "9"], "--speed"),
+    ] {
+        assert_refused(&bench.run(&arguments), part);
+    }
+    let kvm_and_icount = launcher()
+        .args(["run", "--accel", "kvm", "--icount", "--kernel"])
+        .arg(bench.path("kernel"))
+        .env("QEMU", FAKE_QEMU)
+        .output()
+        .unwrap();
+    assert_refused(&kvm_and_icount, "--icount");
+    assert_refused(
+        &launcher()
+            .args(["run", "--build", "all,speed"])
+            .output()
+            .unwrap(),
+        "speed",
+    );
+    assert_refused(
+        &launcher()
+            .args(["test", "--only", "no-such"])
+            .output()
+            .unwrap(),
+        "no-such",
+    );
+    assert_refused(&launcher().args(["bench"]).output().unwrap(), "bench");
+}
+
+#[test]
+fn a_missing_qemu_or_kernel_is_named() {
+    let bench = Bench::new("exit 33");
+    let no_qemu = bench
+        .command(&[])
+        .env("QEMU", "/no/such/qemu")
+        .output()
+        .unwrap();
+    assert_refused(&no_qemu, "QEMU=/no/such/qemu");
+    fs::remove_file(bench.path("kernel")).unwrap();
+    assert_refused(&bench.run(&[]), "--kernel");
+}
+
+#[test]
+fn without_qemu_and_without_a_package_manager_one_line_says_what_to_do() {
+    let bench = Bench::new("exit 33");
+    let empty = tempfile::tempdir().unwrap();
+    let output = bench
+        .command(&[])
+        .env_remove("QEMU")
+        .env("PATH", empty.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let text = err(&output);
+    assert_eq!(
+        text.lines().count(),
+        2,
+        "what is missing and why, then what mends it: {text}"
+    );
+    assert!(text.contains("qemu-system-x86_64 is missing"), "{text}");
+    let check = launcher()
+        .args(["setup", "--check"])
+        .env_remove("QEMU")
+        .env("PATH", empty.path())
+        .output()
+        .unwrap();
+    assert_eq!(check.status.code(), Some(1));
+    assert!(
+        out(&check).contains("missing: qemu-system-x86_64"),
+        "{}",
+        out(&check)
+    );
+}
+
+#[test]
+fn without_the_right_to_install_the_one_command_is_printed() {
+    let bench = Bench::new("exit 33");
+    // A machine with apt on which nobody is root: `sudo` asks for a password.
+    let bin = bench.path("bin");
+    fs::create_dir(&bin).unwrap();
+    for (name, script) in [
+        ("apt-get", "echo 'apt-get was run' >&2; exit 100"),
+        ("apt-cache", "echo '  Candidate: 1'"),
+        ("sudo", "exit 1"),
+    ] {
+        fs::write(bin.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let output = as_nobody(&bench, &bin);
+    let Some(output) = output else { return };
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let last = err(&output).lines().last().unwrap_or_default().to_owned();
+    assert!(last.contains("run: sudo apt-get "), "{}", err(&output));
+    assert!(
+        last.ends_with("install -y --no-install-recommends qemu-system-x86"),
+        "{last}"
+    );
+    assert!(
+        !err(&output).contains("apt-get was run"),
+        "{}",
+        err(&output)
+    );
+}
+
+/// Runs the launcher without root's rights; nothing where that cannot be arranged.
+fn as_nobody(bench: &Bench, path: &Path) -> Option<Output> {
+    use std::os::unix::process::CommandExt;
+    let mut command = bench.command(&[]);
+    command.env_remove("QEMU").env("PATH", path);
+    if nix::unistd::geteuid().is_root() {
+        // The launcher and the folder must be reachable for that user.
+        let copy = bench.path("launcher");
+        fs::copy(env!("CARGO_BIN_EXE_qemu"), &copy).ok()?;
+        fs::set_permissions(bench.dir.path(), fs::Permissions::from_mode(0o755)).ok()?;
+        let mut as_user = Command::new(copy);
+        as_user
+            .args(command.get_args())
+            .env("PATH", path)
+            .env_remove("QEMU");
+        command = as_user;
+        command.current_dir(bench.dir.path()).uid(65534);
+    }
+    for _ in 0..100 {
+        match command.stdin(Stdio::null()).output() {
+            // The copy is still open for writing in a sibling that has not called exec yet.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result.ok(),
+        }
+    }
+    None
+}
+
+#[test]
+fn captured_files_lie_under_their_kernel_path() {
+    let frame = |crc: &str| {
+        format!(
+            "echo '--- begin /proc/x'; echo 123456789; echo '--- end /proc/x lines=1 crc32={crc}'; exit 33"
+        )
+    };
+    let crc32 = format!("{:08X}", crc32fast::hash(b"123456789\n"));
+    let bench = Bench::new(&frame(&crc32));
+    let dir = bench.path("captured");
+    let output = bench.run(&["--capture", dir.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(
+        fs::read_to_string(dir.join("proc/x")).unwrap(),
+        "123456789\n"
+    );
+
+    let bench = Bench::new(&frame("00000000"));
+    let output = bench.run(&["--capture", bench.path("captured").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    assert!(
+        err(&output).contains("/proc/x is damaged"),
+        "{}",
+        err(&output)
+    );
+    assert!(!bench.path("captured/proc/x").exists());
+}
+
+#[test]
+fn help_goes_to_standard_output_and_names_the_exit_codes() {
+    let output = launcher().args(["run", "--help"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    for part in ["--append", "--icount", "--capture", "124", "QEMU"] {
+        assert!(out(&output).contains(part), "{part}: {}", out(&output));
+    }
+}
