@@ -39,10 +39,7 @@ pub fn find_s5(code: &[u8]) -> Option<SleepType> {
         .enumerate()
         .filter(|(_, window)| *window == name)
         .find_map(|(at, _)| {
-            let named = match code[..at] {
-                [.., NAME_OP] | [.., NAME_OP, ROOT_PREFIX] => true,
-                _ => false,
-            };
+            let named = matches!(code[..at], [.., NAME_OP] | [.., NAME_OP, ROOT_PREFIX]);
             named.then(|| package(&code[at + name.len()..])).flatten()
         })
 }

@@ -116,18 +116,20 @@ struct Start {
 }
 
 impl Start {
-    const IDLE: Self = Self {
-        state: AtomicU32::new(IDLE),
-        apic_id: AtomicU32::new(0),
-        tables: AtomicU64::new(0),
-        stack_top: AtomicU64::new(0),
-        efer: AtomicU64::new(0),
-        cr0: AtomicU64::new(0),
-        cr4: AtomicU64::new(0),
-        index: AtomicU64::new(0),
-        x2: AtomicU32::new(0),
-        entry: Once::new(),
-    };
+    const fn idle() -> Self {
+        Self {
+            state: AtomicU32::new(IDLE),
+            apic_id: AtomicU32::new(0),
+            tables: AtomicU64::new(0),
+            stack_top: AtomicU64::new(0),
+            efer: AtomicU64::new(0),
+            cr0: AtomicU64::new(0),
+            cr4: AtomicU64::new(0),
+            index: AtomicU64::new(0),
+            x2: AtomicU32::new(0),
+            entry: Once::new(),
+        }
+    }
 
     /// Moves the ticket, if it is where it should be.
     fn change(&self, from: u32, to: u32) -> bool {
@@ -150,7 +152,7 @@ impl Start {
     }
 }
 
-static STARTS: [Start; MAX_CPUS] = [const { Start::IDLE }; MAX_CPUS];
+static STARTS: [Start; MAX_CPUS] = [const { Start::idle() }; MAX_CPUS];
 
 /// The APIC and the trampoline, once needed; the lock also lets one start happen at a time.
 static STARTER: SpinMutex<Option<Starter>> = SpinMutex::new(None);
@@ -298,6 +300,10 @@ core::arch::global_asm!(
     enter = sym enter,
     options(att_syntax)
 );
+
+/// On a host there is no trampoline; this keeps what it leads to type-checked.
+#[cfg(not(target_os = "none"))]
+const _: extern "C" fn() -> ! = enter;
 
 /// Where the trampoline ends, `rdi` pointing to this CPU's [`Start`]: final tables, stack, control registers, Rust.
 #[unsafe(naked)]

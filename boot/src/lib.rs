@@ -34,6 +34,8 @@ mod acpi;
 #[cfg(target_arch = "x86_64")]
 pub mod apic;
 #[cfg(target_arch = "x86_64")]
+mod check;
+#[cfg(target_arch = "x86_64")]
 pub mod cpu;
 #[cfg(target_arch = "x86_64")]
 mod delay;

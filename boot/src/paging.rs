@@ -31,6 +31,8 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
+pub use crate::check::{Report, Violation, check};
+
 const READ_ONLY: Flags = Flags::PRESENT.union(Flags::NO_EXECUTE);
 const READ_WRITE: Flags = READ_ONLY.union(Flags::WRITABLE);
 const READ_EXECUTE: Flags = Flags::PRESENT;
@@ -80,10 +82,11 @@ impl fmt::Display for MapError {
 
 /// The address space's state.
 pub(crate) struct Space {
-    pub(crate) frames: Frames,
-    pub(crate) pml4_phys: u64,
-    pub(crate) image: Image,
-    pub(crate) stacks: u64,
+    frames: Frames,
+    pml4_phys: u64,
+    image: Image,
+    /// Stack slots given out.
+    stacks: u64,
     next_device: u64,
     trampoline: Option<Trampoline>,
 }
@@ -170,7 +173,10 @@ pub fn map_stack(pages: u64) -> Result<Stack, MapError> {
         if space.stacks == layout::STACK_SLOTS {
             return Err(MapError::AreaFull);
         }
-        // Counted first: if memory runs out half-way, the slot is given up.
+        // Up to three new tables come with it; nothing is begun that memory does not suffice for.
+        if space.frames.free_bytes() < (pages + 3) * PAGE {
+            return Err(MapError::OutOfMemory);
+        }
         space.stacks += 1;
         let top = STACKS + space.stacks * STACK_SLOT_PAGES * PAGE;
         let bottom = top - pages * PAGE;
@@ -265,6 +271,21 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Space) -> R) -> R {
 }
 
 impl Space {
+    /// The kernel's image.
+    pub(crate) fn image(&self) -> Image {
+        self.image
+    }
+
+    /// Stack slots given out.
+    pub(crate) fn stacks(&self) -> u64 {
+        self.stacks
+    }
+
+    /// The memory not handed out yet.
+    pub(crate) fn free_regions(&self) -> Regions {
+        self.frames.regions().iter().copied().collect()
+    }
+
     /// Maps RAM into the map of all RAM, in pages as large as fit; the image's text and constants read only.
     fn map_direct(&mut self, region: MemoryRegion) -> Result<(), MapError> {
         let constant = self.image.text_start..self.image.data_start;

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn start(start_info_phys: u64) -> ! {
     let stack = paging::map_stack(CPU_STACK_PAGES)
         .unwrap_or_else(|error| fail(format_args!("no stack: {error}")));
 
-    let memory = paging::with(|space| space.frames.regions().iter().copied().collect());
+    let memory = paging::with(|space| space.free_regions());
     let store = STORE.call_once(|| Store {
         cmdline,
         memory,
