@@ -44,10 +44,10 @@ impl BuildList {
     /// Reads `text` against the features of the kernel in `workspace`.
     pub fn parse(text: &str, workspace: &Path) -> Result<BuildList> {
         let manifest = workspace.join("kernel/Cargo.toml");
-        let manifest_text = fs::read_to_string(&manifest)
-            .with_context(|| format!("cannot read {}", manifest.display()))?;
-        let available = features_of(&manifest_text)
-            .with_context(|| format!("cannot understand {}", manifest.display()))?;
+        let manifest_text =
+            fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+        let available =
+            features_of(&manifest_text).with_context(|| format!("cannot understand {}", manifest.display()))?;
         BuildList::from_parts(text, &available)
     }
 
@@ -70,11 +70,7 @@ impl BuildList {
         let exists = |name: &str| available.contains(name);
         let mut chosen = BTreeSet::new();
         let mut items = 0;
-        for item in text
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-        {
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             items += 1;
             match item {
                 "all" => chosen.extend(HOOKS.into_iter().filter(|hook| exists(hook))),
@@ -82,15 +78,8 @@ impl BuildList {
                 _ => {
                     let known = HOOKS.into_iter().chain(OPTIONS).find(|name| *name == item);
                     let name = known.filter(|name| exists(name)).ok_or_else(|| {
-                        let state = if known.is_some() {
-                            "is not built yet"
-                        } else {
-                            "is unknown"
-                        };
-                        usage(format!(
-                            "--build: '{item}' {state}; accepted are all, none and {}",
-                            accepted(available)
-                        ))
+                        let state = if known.is_some() { "is not built yet" } else { "is unknown" };
+                        usage(format!("--build: '{item}' {state}; accepted are all, none and {}", accepted(available)))
                     })?;
                     chosen.insert(name);
                 }
@@ -107,11 +96,7 @@ impl BuildList {
                 chosen.insert(implied);
             }
         }
-        let features: Vec<_> = HOOKS
-            .into_iter()
-            .chain(OPTIONS)
-            .filter(|name| chosen.contains(name))
-            .collect();
+        let features: Vec<_> = HOOKS.into_iter().chain(OPTIONS).filter(|name| chosen.contains(name)).collect();
         let name = normal_name(&features, available);
         Ok(BuildList { features, name })
     }
@@ -120,10 +105,7 @@ impl BuildList {
 fn normal_name(features: &[&str], available: &BTreeSet<String>) -> String {
     let is_hook = |name: &&&str| HOOKS.contains(*name);
     let hooks: Vec<&str> = features.iter().filter(is_hook).copied().collect();
-    let all = HOOKS
-        .iter()
-        .filter(|hook| available.contains(**hook))
-        .count();
+    let all = HOOKS.iter().filter(|hook| available.contains(**hook)).count();
     let mut parts = match hooks.len() {
         0 => vec!["none"],
         n if n == all => vec!["all"],
@@ -134,21 +116,14 @@ fn normal_name(features: &[&str], available: &BTreeSet<String>) -> String {
 }
 
 fn accepted(available: &BTreeSet<String>) -> String {
-    let names: Vec<_> = HOOKS
-        .into_iter()
-        .chain(OPTIONS)
-        .filter(|name| available.contains(*name))
-        .collect();
+    let names: Vec<_> = HOOKS.into_iter().chain(OPTIONS).filter(|name| available.contains(*name)).collect();
     names.join(", ")
 }
 
 fn features_of(manifest: &str) -> Result<BTreeSet<String>> {
     let table: toml::Table = manifest.parse()?;
     let features = table.get("features").and_then(toml::Value::as_table);
-    Ok(features
-        .into_iter()
-        .flat_map(|table| table.keys().cloned())
-        .collect())
+    Ok(features.into_iter().flat_map(|table| table.keys().cloned()).collect())
 }
 
 #[cfg(test)]
@@ -156,9 +131,7 @@ mod tests {
     use super::*;
 
     fn today() -> BTreeSet<String> {
-        ["default", "schedstats", "psi", "psi-default-enabled"]
-            .map(String::from)
-            .into()
+        ["default", "schedstats", "psi", "psi-default-enabled"].map(String::from).into()
     }
 
     fn parse(text: &str) -> Result<BuildList> {
@@ -174,24 +147,13 @@ mod tests {
 
     #[test]
     fn lists_with_one_meaning_have_one_name() {
-        for text in [
-            "schedstats,psi",
-            "psi,schedstats",
-            "all,psi",
-            " psi , schedstats,",
-        ] {
+        for text in ["schedstats,psi", "psi,schedstats", "all,psi", " psi , schedstats,"] {
             assert_eq!(parse(text).unwrap().name(), "all", "{text}");
         }
         assert_eq!(parse("none").unwrap().name(), "none");
         assert_eq!(parse("none,psi").unwrap().name(), "psi");
-        assert_eq!(
-            parse("psi-default-enabled").unwrap().features(),
-            ["psi", "psi-default-enabled"]
-        );
-        assert_eq!(
-            parse("psi-default-enabled").unwrap().name(),
-            "psi,psi-default-enabled"
-        );
+        assert_eq!(parse("psi-default-enabled").unwrap().features(), ["psi", "psi-default-enabled"]);
+        assert_eq!(parse("psi-default-enabled").unwrap().name(), "psi,psi-default-enabled");
     }
 
     #[test]

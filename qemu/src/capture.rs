@@ -49,17 +49,11 @@ impl Capture {
         let text = String::from_utf8_lossy(line);
         if let Some(path) = text.strip_prefix(BEGIN) {
             self.abandon();
-            self.open = Some(Frame {
-                path: path.trim_end().to_owned(),
-                content: Vec::new(),
-                lines: 0,
-            });
+            self.open = Some(Frame { path: path.trim_end().to_owned(), content: Vec::new(), lines: 0 });
         } else if let Some(trailer) = text.strip_prefix(END) {
             match self.open.take() {
                 Some(frame) => self.close(frame, trailer),
-                None => self
-                    .faults
-                    .push(format!("a dump ends that never began: {trailer}")),
+                None => self.faults.push(format!("a dump ends that never began: {trailer}")),
             }
         } else if let Some(frame) = &mut self.open {
             frame.content.extend_from_slice(line);
@@ -74,10 +68,8 @@ impl Capture {
         for (path, content) in &self.files {
             let file = dir.join(path);
             let parent = file.parent().unwrap_or(dir);
-            fs::create_dir_all(parent)
-                .with_context(|| format!("--capture: cannot make {}", parent.display()))?;
-            fs::write(&file, content)
-                .with_context(|| format!("--capture: cannot write {}", file.display()))?;
+            fs::create_dir_all(parent).with_context(|| format!("--capture: cannot make {}", parent.display()))?;
+            fs::write(&file, content).with_context(|| format!("--capture: cannot write {}", file.display()))?;
         }
         if !self.faults.is_empty() {
             return Err(failed(format!("--capture: {}", self.faults.join("; "))));
@@ -99,16 +91,13 @@ impl Capture {
         }
         match relative(&frame.path) {
             Some(path) => drop(self.files.insert(path, frame.content)),
-            None => self
-                .faults
-                .push(format!("'{}' is no path of a kernel file", frame.path)),
+            None => self.faults.push(format!("'{}' is no path of a kernel file", frame.path)),
         }
     }
 
     fn abandon(&mut self) {
         if let Some(frame) = self.open.take() {
-            self.faults
-                .push(format!("the dump of {} has no end", frame.path));
+            self.faults.push(format!("the dump of {} has no end", frame.path));
         }
     }
 }
@@ -128,9 +117,7 @@ mod tests {
 
     fn captured(console: &str) -> Capture {
         let mut capture = Capture::default();
-        console
-            .lines()
-            .for_each(|line| capture.line(line.as_bytes()));
+        console.lines().for_each(|line| capture.line(line.as_bytes()));
         capture
     }
 
@@ -182,10 +169,7 @@ mod tests {
             good.lines().skip(1).collect::<Vec<_>>().join("\n"),
         ] {
             let fault = fault(&bad);
-            assert!(
-                fault.contains("/proc/schedstat") && !fault.contains('\n'),
-                "{fault}"
-            );
+            assert!(fault.contains("/proc/schedstat") && !fault.contains('\n'), "{fault}");
             assert!(captured(&bad).files.is_empty());
         }
     }

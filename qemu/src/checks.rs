@@ -29,11 +29,7 @@ pub const LIMIT: Duration = Duration::from_secs(25 * 60);
 /// Kernels that must compile without a warning.
 const BUILD_LISTS: [&str; 5] = ["all", "none", "schedstats", "psi", "psi-default-enabled"];
 /// Bare-metal targets that `sched-core` must compile for, with `core` alone.
-const CORE_TARGETS: [&str; 3] = [
-    "x86_64-unknown-none",
-    "aarch64-unknown-none",
-    "riscv64gc-unknown-none-elf",
-];
+const CORE_TARGETS: [&str; 3] = ["x86_64-unknown-none", "aarch64-unknown-none", "riscv64gc-unknown-none-elf"];
 
 /// One check.
 pub struct Check {
@@ -58,38 +54,16 @@ pub enum Action {
 /// All checks, in the order in which they run.
 pub fn all() -> Vec<Check> {
     let mut checks = vec![
-        check(
-            "format",
-            "the code is formatted",
-            vec![cargo(&["fmt", "--all", "--check"])],
-        ),
-        check(
-            "lints",
-            "clippy has nothing to say about host code",
-            vec![warned(&["clippy", "--all-targets"])],
-        ),
+        check("format", "the code is formatted", vec![cargo(&["fmt", "--all", "--check"])]),
+        check("lints", "clippy has nothing to say about host code", vec![warned(&["clippy", "--all-targets"])]),
         check(
             "lints-bare",
             "clippy has nothing to say about the kernel",
-            vec![warned(&[
-                "clippy",
-                "--package",
-                "kernel",
-                "--package",
-                "boot",
-            ])],
+            vec![warned(&["clippy", "--package", "kernel", "--package", "boot"])],
         ),
-        check(
-            "host",
-            "unit, property, simulator and doc tests",
-            vec![cargo(&["test"])],
-        ),
+        check("host", "unit, property, simulator and doc tests", vec![cargo(&["test"])]),
         check("examples", "every example runs to its end", examples()),
-        check(
-            "docs",
-            "the documentation has no broken link",
-            vec![documented()],
-        ),
+        check("docs", "the documentation has no broken link", vec![documented()]),
     ];
     checks.extend(CORE_TARGETS.map(|target| Check {
         name: format!("core-{target}"),
@@ -101,19 +75,8 @@ pub fn all() -> Vec<Check> {
         shows: "the kernel compiles without a warning",
         action: Action::Kernel(list),
     }));
-    let boots = cargo(&[
-        "test",
-        "--package",
-        "tests",
-        "--",
-        "--ignored",
-        "--test-threads=1",
-    ]);
-    checks.push(check(
-        "boots",
-        "kernels boot in QEMU and do what they say",
-        vec![boots],
-    ));
+    let boots = cargo(&["test", "--package", "tests", "--", "--ignored", "--test-threads=1"]);
+    checks.push(check("boots", "kernels boot in QEMU and do what they say", vec![boots]));
     checks
 }
 
@@ -122,18 +85,12 @@ pub fn core_command(target: &'static str) -> Result<Command, String> {
     let compiler = compiler::find(target)?;
     let mut cargo = compiler.cargo("build", Parts::Core);
     cargo.args(["--package", "sched-core", "--lib"]);
-    cargo
-        .arg("--target-dir")
-        .arg(compiler.target_dir().join("core"));
+    cargo.arg("--target-dir").arg(compiler.target_dir().join("core"));
     Ok(cargo)
 }
 
 fn check(name: &str, shows: &'static str, commands: Vec<Command>) -> Check {
-    Check {
-        name: name.to_owned(),
-        shows,
-        action: Action::Commands(commands),
-    }
+    Check { name: name.to_owned(), shows, action: Action::Commands(commands) }
 }
 
 /// A call of the host's cargo, with nothing inherited from the outer one except
@@ -143,9 +100,7 @@ fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     process::without_outer_cargo(&mut command);
     command.current_dir(paths::workspace()).args(arguments);
-    command
-        .env("CARGO_TARGET_DIR", paths::target())
-        .env("CARGO_TERM_COLOR", "never");
+    command.env("CARGO_TARGET_DIR", paths::target()).env("CARGO_TERM_COLOR", "never");
     command
 }
 
@@ -190,11 +145,7 @@ mod tests {
     fn names_are_unique() {
         let checks = all();
         for (index, check) in checks.iter().enumerate() {
-            assert!(
-                checks[..index].iter().all(|other| other.name != check.name),
-                "{}",
-                check.name
-            );
+            assert!(checks[..index].iter().all(|other| other.name != check.name), "{}", check.name);
         }
     }
 

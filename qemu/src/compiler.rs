@@ -69,11 +69,7 @@ pub fn find(target: &'static str) -> Result<Compiler, String> {
     let active = paths::find_program("rustc");
     let mut reasons = Vec::new();
     for library in [Library::Installed, Library::Source] {
-        for rustc in active
-            .iter()
-            .cloned()
-            .chain([PathBuf::from(DISTRIBUTION_RUSTC)])
-        {
+        for rustc in active.iter().cloned().chain([PathBuf::from(DISTRIBUTION_RUSTC)]) {
             match examine(&rustc, target, library) {
                 Ok(compiler) => return Ok(compiler),
                 Err(reason) if reasons.contains(&reason) => {}
@@ -89,18 +85,14 @@ impl Compiler {
     pub fn cargo(&self, command: &str, parts: Parts) -> Command {
         let mut cargo = Command::new(self.rustc.with_file_name("cargo"));
         process::without_outer_cargo(&mut cargo);
-        cargo
-            .current_dir(paths::workspace())
-            .env("RUSTC", &self.rustc);
+        cargo.current_dir(paths::workspace()).env("RUSTC", &self.rustc);
         cargo.args([command, "--target", self.target]);
         if self.library == Library::Source {
             cargo.env("RUSTC_BOOTSTRAP", "1");
             match parts {
                 Parts::Core => cargo.arg("-Zbuild-std=core"),
-                Parts::Kernel => cargo.args([
-                    "-Zbuild-std=core,compiler_builtins,alloc",
-                    "-Zbuild-std-features=compiler-builtins-mem",
-                ]),
+                Parts::Kernel => cargo
+                    .args(["-Zbuild-std=core,compiler_builtins,alloc", "-Zbuild-std-features=compiler-builtins-mem"]),
             };
         }
         cargo
@@ -156,30 +148,18 @@ fn examine(rustc: &Path, target: &'static str, library: Library) -> Result<Compi
         }
         _ => {}
     }
-    let linker = if has_rust_lld(&rustlib) {
-        Linker::Rust
-    } else {
-        Linker::System
-    };
+    let linker = if has_rust_lld(&rustlib) { Linker::Rust } else { Linker::System };
     if linker == Linker::System && paths::find_program("ld").is_none() {
         return Err(format!("{name} has no rust-lld and there is no ld"));
     }
-    Ok(Compiler {
-        rustc: rustc.to_path_buf(),
-        release,
-        library,
-        linker,
-        target,
-    })
+    Ok(Compiler { rustc: rustc.to_path_buf(), release, library, linker, target })
 }
 
 fn has_rust_lld(rustlib: &Path) -> bool {
     let Ok(hosts) = rustlib.read_dir() else {
         return false;
     };
-    hosts
-        .flatten()
-        .any(|host| paths::is_executable(&host.path().join("bin/rust-lld")))
+    hosts.flatten().any(|host| paths::is_executable(&host.path().join("bin/rust-lld")))
 }
 
 fn ask(rustc: &Path, arguments: &[&str]) -> Option<String> {
@@ -189,15 +169,12 @@ fn ask(rustc: &Path, arguments: &[&str]) -> Option<String> {
 }
 
 fn field(text: &str, name: &str) -> Option<String> {
-    text.lines()
-        .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(": ")?.to_owned()))
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(": ")?.to_owned()))
 }
 
 fn is_recent_enough(release: &str) -> bool {
     let numbers = |text: &str| {
-        let mut parts = text
-            .split(['.', '-'])
-            .map(|part| part.parse::<u32>().unwrap_or(0));
+        let mut parts = text.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     };
     numbers(release) >= numbers(MIN_VERSION)
@@ -226,12 +203,7 @@ mod tests {
 
     #[test]
     fn a_compiler_that_is_not_there_is_named() {
-        let reason = examine(
-            Path::new("/no/rustc"),
-            "x86_64-unknown-none",
-            Library::Source,
-        )
-        .unwrap_err();
+        let reason = examine(Path::new("/no/rustc"), "x86_64-unknown-none", Library::Source).unwrap_err();
         assert_eq!(reason, "/no/rustc does not run");
     }
 }

@@ -45,12 +45,7 @@ pub struct Console<W> {
 impl<W: Write> Console<W> {
     /// A console that is passed on to `out`, and read by `capture`.
     pub fn new(out: W, capture: Option<Capture>) -> Console<W> {
-        Console {
-            out,
-            line: Vec::new(),
-            verdict: None,
-            capture,
-        }
+        Console { out, line: Vec::new(), verdict: None, capture }
     }
 
     /// The verdict of the last `end` line, if there was one.
@@ -88,11 +83,7 @@ impl<W: Write> Console<W> {
     fn end_line(&mut self) {
         if let Some(rest) = self.line.strip_prefix(END_LINE) {
             let status = rest.split(|byte| *byte == b' ').next();
-            self.verdict = Some(if status == Some(b"ok") {
-                Verdict::Ok
-            } else {
-                Verdict::Failed
-            });
+            self.verdict = Some(if status == Some(b"ok") { Verdict::Ok } else { Verdict::Failed });
         }
         if let Some(capture) = &mut self.capture {
             capture.line(&self.line);
@@ -131,15 +122,9 @@ mod tests {
 
     #[test]
     fn the_last_end_line_is_the_verdict() {
-        assert_eq!(
-            fed(&[b"end sta", b"tus=ok workloads=2\n"]).1,
-            Some(Verdict::Ok)
-        );
+        assert_eq!(fed(&[b"end sta", b"tus=ok workloads=2\n"]).1, Some(Verdict::Ok));
         assert_eq!(fed(&[b"end status=ok\r\n"]).1, Some(Verdict::Ok));
-        assert_eq!(
-            fed(&[b"end status=ok x\nend status=failed y\n"]).1,
-            Some(Verdict::Failed)
-        );
+        assert_eq!(fed(&[b"end status=ok x\nend status=failed y\n"]).1, Some(Verdict::Failed));
         assert_eq!(fed(&[b"end status=okay\n"]).1, Some(Verdict::Failed));
         assert_eq!(fed(&[b"the end status=ok\n"]).1, None);
     }

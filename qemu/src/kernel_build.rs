@@ -73,8 +73,7 @@ pub struct Kernel {
 
 /// Builds the kernel with what `list` names, if it is not there already.
 pub fn build(list: &BuildList) -> Result<Kernel> {
-    let compiler =
-        compiler::find(TARGET).map_err(|reason| missing(format!("no compiler: {reason}")))?;
+    let compiler = compiler::find(TARGET).map_err(|reason| missing(format!("no compiler: {reason}")))?;
     let kernels = paths::kernels();
     fs::create_dir_all(&kernels).with_context(|| format!("cannot make {}", kernels.display()))?;
     let _lock = lock(&kernels.join(".lock"))?;
@@ -117,23 +116,10 @@ fn compile(compiler: &Compiler, list: &BuildList) -> Result<usize> {
     let mut flags = RUSTFLAGS.to_vec();
     flags.extend(compiler.link_flags());
     let mut cargo = compiler.cargo("build", Parts::Kernel);
-    cargo.args([
-        "--package",
-        "kernel",
-        "--profile",
-        "kernel",
-        "--no-default-features",
-    ]);
+    cargo.args(["--package", "kernel", "--profile", "kernel", "--no-default-features"]);
     cargo.arg("--features").arg(list.features().join(","));
     cargo.arg("--target-dir").arg(compiler.target_dir());
-    cargo.args([
-        "--color",
-        if stderr().is_terminal() {
-            "always"
-        } else {
-            "never"
-        },
-    ]);
+    cargo.args(["--color", if stderr().is_terminal() { "always" } else { "never" }]);
     cargo.env("RUSTFLAGS", flags.join(" "));
 
     let mut progress = Progress::new(format!("build: kernel ({})", list.name()));
@@ -158,10 +144,7 @@ fn compile(compiler: &Compiler, list: &BuildList) -> Result<usize> {
             "the kernel ({}) does not compile (with {compiler}); the messages are above",
             list.name()
         ))),
-        Ended::TimeLimit => Err(failed(format!(
-            "compiling the kernel took more than {} s",
-            LIMIT.as_secs()
-        ))),
+        Ended::TimeLimit => Err(failed(format!("compiling the kernel took more than {} s", LIMIT.as_secs()))),
         Ended::Interrupted => Err(failed("interrupted")),
     }
 }

@@ -41,6 +41,9 @@ pub const MAX_COMMAND_LINE: usize = 2047;
 /// Sizes that a CPU topology may name after the number of CPUs.
 const TOPOLOGY_KEYS: [&str; 6] = ["sockets", "dies", "clusters", "cores", "threads", "maxcpus"];
 
+/// Those of them that make a topology whole.
+const MAIN_LEVELS: [&str; 3] = ["sockets", "cores", "threads"];
+
 /// A checked value of `--smp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Smp {
@@ -112,10 +115,7 @@ pub struct Choices {
 impl Smp {
     /// `cpus` CPUs, arranged as QEMU likes.
     pub fn new(cpus: u32) -> Smp {
-        Smp {
-            cpus,
-            text: cpus.to_string(),
-        }
+        Smp { cpus, text: cpus.to_string() }
     }
 }
 
@@ -127,15 +127,26 @@ impl FromStr for Smp {
         let first = parts.next().unwrap_or_default();
         let cpus = count(first.strip_prefix("cpus=").unwrap_or(first))?;
         let mut normal = cpus.to_string();
+        let (mut most, mut product, mut levels) = (cpus, 1_u64, 0);
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             if !TOPOLOGY_KEYS.contains(&key) {
-                return Err(format!(
-                    "'{part}' is not one of {}, each as name=number",
-                    TOPOLOGY_KEYS.join(", ")
-                ));
+                return Err(format!("'{part}' is not one of {}, each as name=number", TOPOLOGY_KEYS.join(", ")));
             }
-            normal.push_str(&format!(",{key}={}", count(value)?));
+            let value = count(value)?;
+            normal.push_str(&format!(",{key}={value}"));
+            if key == "maxcpus" {
+                most = value;
+                continue;
+            }
+            product *= u64::from(value);
+            levels += usize::from(MAIN_LEVELS.contains(&key));
+        }
+        // A level that is not named gets what the others leave, so they must divide the CPUs.
+        let fits = u64::from(most).is_multiple_of(product);
+        let is_whole = levels < MAIN_LEVELS.len() || product == u64::from(most);
+        if most < cpus || !fits || !is_whole {
+            return Err(format!("the levels multiply to {product}, which does not make {most} CPUs"));
         }
         Ok(Smp { cpus, text: normal })
     }
@@ -147,9 +158,7 @@ impl Machine {
         check_append(&choices.append)?;
         let accel = match (choices.accel, choices.clock) {
             (Accel::Kvm, Clock::Instructions) => {
-                return Err(usage(
-                    "--icount counts translated instructions: use it without --accel kvm",
-                ));
+                return Err(usage("--icount counts translated instructions: use it without --accel kvm"));
             }
             (_, Clock::Instructions) => Accel::Tcg,
             (Accel::Auto, Clock::Host) => match kvm_obstacle() {
@@ -210,23 +219,10 @@ impl Machine {
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
         add(&["-accel", accel, "-cpu", cpu]);
         add(&["-m", &self.memory_mib.to_string(), "-smp", &self.smp.text]);
-        add(&[
-            "-display",
-            "none",
-            "-monitor",
-            "none",
-            "-serial",
-            "stdio",
-            "-no-reboot",
-        ]);
+        add(&["-display", "none", "-monitor", "none", "-serial", "stdio", "-no-reboot"]);
         add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
         if self.clock == Clock::Instructions {
-            add(&[
-                "-icount",
-                "shift=0,sleep=off",
-                "-rtc",
-                "base=2024-01-01,clock=vm",
-            ]);
+            add(&["-icount", "shift=0,sleep=off", "-rtc", "base=2024-01-01,clock=vm"]);
         }
         if self.debugger == Debugger::Wait {
             add(&["-s", "-S"]);
@@ -266,9 +262,7 @@ fn kvm_obstacle() -> Option<&'static str> {
         return Some("this CPU offers no virtualisation (neither vmx nor svm in /proc/cpuinfo)");
     }
     let device = OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    device
-        .err()
-        .map(|_| "/dev/kvm cannot be opened for writing")
+    device.err().map(|_| "/dev/kvm cannot be opened for writing")
 }
 
 fn virtualises(cpuinfo: &str) -> bool {
@@ -297,11 +291,7 @@ mod tests {
 
     fn line(choices: Choices) -> String {
         let machine = Machine::new("/k".into(), choices).unwrap();
-        let words: Vec<_> = machine
-            .arguments()
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+        let words: Vec<_> = machine.arguments().iter().map(|word| word.to_string_lossy().into_owned()).collect();
         words.join(" ")
     }
 
@@ -317,12 +307,7 @@ mod tests {
 
     #[test]
     fn icount_takes_chance_away() {
-        let line = line(Choices {
-            clock: Clock::Instructions,
-            smp: Smp::new(1),
-            accel: Accel::Auto,
-            ..choices()
-        });
+        let line = line(Choices { clock: Clock::Instructions, smp: Smp::new(1), accel: Accel::Auto, ..choices() });
         for part in [
             "-accel tcg,thread=single -cpu max,rdrand=off,rdseed=off",
             "-icount shift=0,sleep=off",
@@ -336,11 +321,7 @@ mod tests {
     #[test]
     fn icount_with_more_cpus_is_remarked_on_once() {
         let with = |cpus| {
-            let choices = Choices {
-                clock: Clock::Instructions,
-                smp: Smp::new(cpus),
-                ..choices()
-            };
+            let choices = Choices { clock: Clock::Instructions, smp: Smp::new(cpus), ..choices() };
             Machine::new("/k".into(), choices).unwrap().remarks()
         };
         assert!(with(1).is_empty());
@@ -349,22 +330,14 @@ mod tests {
 
     #[test]
     fn a_debugger_is_waited_for_and_extra_arguments_come_last() {
-        let line = line(Choices {
-            debugger: Debugger::Wait,
-            extra: vec!["-d".into(), "int".into()],
-            ..choices()
-        });
+        let line = line(Choices { debugger: Debugger::Wait, extra: vec!["-d".into(), "int".into()], ..choices() });
         assert!(line.contains(" -s -S "), "{line}");
         assert!(line.ends_with("-append run=pipe -d int"), "{line}");
     }
 
     #[test]
     fn icount_and_kvm_exclude_each_other() {
-        let both = Choices {
-            clock: Clock::Instructions,
-            accel: Accel::Kvm,
-            ..choices()
-        };
+        let both = Choices { clock: Clock::Instructions, accel: Accel::Kvm, ..choices() };
         assert!(Machine::new("/k".into(), both).is_err());
     }
 
@@ -373,10 +346,7 @@ mod tests {
         let text = |value: &str| value.parse::<Smp>().map(|smp| smp.text);
         assert_eq!(text("8").unwrap(), "8");
         assert_eq!(text("cpus=2").unwrap(), "2");
-        assert_eq!(
-            text("8,sockets=2,cores=2,threads=2").unwrap(),
-            "8,sockets=2,cores=2,threads=2"
-        );
+        assert_eq!(text("8,sockets=2,cores=2,threads=2").unwrap(), "8,sockets=2,cores=2,threads=2");
         for bad in [
             "0",
             "256",
@@ -387,6 +357,10 @@ mod tests {
             "8,",
             "8,cores",
             "8,cores=0",
+            "8,cores=3",
+            "8,sockets=2,cores=2,threads=1",
+            "8,sockets=1,cores=1,threads=1",
+            "8,maxcpus=4",
             "8,x=1",
         ] {
             assert!(text(bad).is_err(), "{bad} was accepted");
@@ -405,8 +379,6 @@ mod tests {
     fn virtualisation_is_a_flag_of_the_cpu() {
         assert!(virtualises("flags\t\t: fpu vmx ssse3\n"));
         assert!(virtualises("flags : svm\n"));
-        assert!(!virtualises(
-            "flags : fpu hypervisor\nvmx flags : none\nmodel name : svm\n"
-        ));
+        assert!(!virtualises("flags : fpu hypervisor\nvmx flags : none\nmodel name : svm\n"));
     }
 }

@@ -186,22 +186,14 @@ fn main() -> ExitCode {
         eprintln!("cargo qemu: {error:#}");
         Exit::of(&error)
     });
-    if process::interrupted() {
-        Exit::Interrupted.into()
-    } else {
-        exit.into()
-    }
+    if process::interrupted() { Exit::Interrupted.into() } else { exit.into() }
 }
 
 fn run(arguments: RunArguments) -> Result<Exit> {
     machine::check_append(&arguments.append)?;
     let workspace = paths::workspace();
     let list = BuildList::parse(&arguments.build, &workspace)?;
-    let needs: &[Need] = if arguments.kernel.is_some() {
-        &[Need::Qemu]
-    } else {
-        &[Need::Qemu, Need::Compiler]
-    };
+    let needs: &[Need] = if arguments.kernel.is_some() { &[Need::Qemu] } else { &[Need::Qemu, Need::Compiler] };
     setup::ensure(needs)?;
     let kernel = match arguments.kernel {
         Some(kernel) if kernel.is_file() => kernel,
@@ -218,16 +210,8 @@ fn run(arguments: RunArguments) -> Result<Exit> {
             smp: arguments.smp.unwrap_or_else(|| Smp::new(cpus)),
             memory_mib: arguments.mem,
             accel: arguments.accel,
-            clock: if arguments.icount {
-                Clock::Instructions
-            } else {
-                Clock::Host
-            },
-            debugger: if arguments.gdb {
-                Debugger::Wait
-            } else {
-                Debugger::None
-            },
+            clock: if arguments.icount { Clock::Instructions } else { Clock::Host },
+            debugger: if arguments.gdb { Debugger::Wait } else { Debugger::None },
             extra: arguments.extra,
         },
     )?;
@@ -247,9 +231,7 @@ fn path(build: &str) -> Result<Exit> {
     let list = BuildList::parse(build, &paths::workspace())?;
     setup::ensure(&[Need::Compiler])?;
     let kernel = kernel_build::build(&list)?.path;
-    let path = kernel
-        .canonicalize()
-        .with_context(|| format!("{} is gone", kernel.display()))?;
+    let path = kernel.canonicalize().with_context(|| format!("{} is gone", kernel.display()))?;
     println!("{}", path.display());
     Ok(Exit::Done)
 }
@@ -300,9 +282,7 @@ mod tests {
     use clap::CommandFactory;
 
     fn line(arguments: &[&str]) -> String {
-        let error = Arguments::try_parse_from([&["qemu"], arguments].concat())
-            .err()
-            .unwrap();
+        let error = Arguments::try_parse_from([&["qemu"], arguments].concat()).err().unwrap();
         first_paragraphs(&error.render().to_string())
     }
 
@@ -324,21 +304,14 @@ mod tests {
         ] {
             let line = line(&arguments);
             assert!(line.contains(part), "{line}");
-            assert!(
-                line.contains(arguments[1]) && !line.contains('\n'),
-                "{line}"
-            );
+            assert!(line.contains(arguments[1]) && !line.contains('\n'), "{line}");
         }
     }
 
     #[test]
     fn what_is_not_built_yet_is_not_offered() {
         for command in ["bench", "trace"] {
-            assert!(
-                line(&[command]).contains("unrecognized subcommand"),
-                "{}",
-                line(&[command])
-            );
+            assert!(line(&[command]).contains("unrecognized subcommand"), "{}", line(&[command]));
         }
     }
 

@@ -107,13 +107,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_the_published_ones() {
-        let all = [
-            Exit::Done,
-            Exit::Failed,
-            Exit::Usage,
-            Exit::Panic,
-            Exit::TimeLimit,
-        ];
+        let all = [Exit::Done, Exit::Failed, Exit::Usage, Exit::Panic, Exit::TimeLimit];
         assert_eq!(all.map(Exit::code), [0, 1, 2, 101, 124]);
     }
 }

@@ -165,22 +165,13 @@ impl Manager {
         };
         let refresh = self.refresh.filter(|_| lists == Lists::Missing);
         let install = format!("{} {}", self.install, self.packages(missing).join(" "));
-        refresh
-            .map(str::to_owned)
-            .into_iter()
-            .chain([install])
-            .map(|step| format!("{prefix}{step}"))
-            .collect()
+        refresh.map(str::to_owned).into_iter().chain([install]).map(|step| format!("{prefix}{step}")).collect()
     }
 
     /// The same as one line for the user to run.
     pub fn line(&self, missing: &[Need], lists: Lists, rights: Rights) -> String {
         let line = self.steps(missing, lists, rights).join(" && ");
-        if rights == Rights::UserSu && self.needs_root {
-            format!("su -c '{line}'")
-        } else {
-            line
-        }
+        if rights == Rights::UserSu && self.needs_root { format!("su -c '{line}'") } else { line }
     }
 }
 
@@ -191,10 +182,7 @@ mod tests {
     const BOTH: [Need; 2] = [Need::Qemu, Need::Compiler];
 
     fn manager(name: &str) -> &'static Manager {
-        MANAGERS
-            .iter()
-            .find(|manager| manager.name == name)
-            .unwrap()
+        MANAGERS.iter().find(|manager| manager.name == name).unwrap()
     }
 
     #[test]
@@ -234,10 +222,7 @@ mod tests {
     #[test]
     fn dnf_pacman_and_brew_as_command_lines() {
         let line = |name, rights| manager(name).line(&BOTH, Lists::Missing, rights);
-        assert_eq!(
-            line("dnf", Rights::Ours),
-            "dnf install -y qemu-system-x86-core rust cargo rust-src binutils"
-        );
+        assert_eq!(line("dnf", Rights::Ours), "dnf install -y qemu-system-x86-core rust cargo rust-src binutils");
         assert_eq!(
             line("pacman", Rights::Sudo),
             "sudo -n pacman -S --needed --noconfirm qemu-system-x86 rust rust-src binutils"

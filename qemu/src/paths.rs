@@ -54,16 +54,13 @@ pub fn find_program(program: impl AsRef<Path>) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return is_executable(program).then(|| program.to_path_buf());
     }
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|dir| dir.join(program))
-        .find(|candidate| is_executable(candidate))
+    env::split_paths(&env::var_os("PATH")?).map(|dir| dir.join(program)).find(|candidate| is_executable(candidate))
 }
 
 /// Whether `file` is a file that may be executed.
 pub fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    file.metadata()
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

@@ -110,11 +110,7 @@ pub fn die_with_parent(command: &mut Command, signal: Signal) -> &mut Command {
         let ask = move || {
             nix::sys::prctl::set_pdeathsig(signal)?;
             // The parent may have ended before the request was made.
-            if nix::unistd::getppid() == parent {
-                Ok(())
-            } else {
-                Err(io::Error::from(io::ErrorKind::BrokenPipe))
-            }
+            if nix::unistd::getppid() == parent { Ok(()) } else { Err(io::Error::from(io::ErrorKind::BrokenPipe)) }
         };
         // SAFETY: between fork and exec the closure makes two system calls and
         // neither allocates nor takes a lock.
@@ -135,16 +131,8 @@ pub fn without_outer_cargo(command: &mut Command) -> &mut Command {
 
 /// Runs `command` to its end, handing each line that it prints to `line`;
 /// after `limit` it is ended with everything it started.
-pub fn run_lines(
-    command: &mut Command,
-    limit: Duration,
-    mut line: impl FnMut(Stream, &str),
-) -> io::Result<Ended> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+pub fn run_lines(command: &mut Command, limit: Duration, mut line: impl FnMut(Stream, &str)) -> io::Result<Ended> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = die_with_parent(command, Signal::SIGTERM).spawn()?;
     let deadline = Instant::now() + limit;
     let (sender, lines) = mpsc::sync_channel(256);
@@ -179,9 +167,7 @@ pub fn run_lines(
         end_group(&mut child)?;
     }
     let until = Instant::now() + DRAIN;
-    while let Ok((stream, text)) =
-        lines.recv_timeout(until.saturating_duration_since(Instant::now()))
-    {
+    while let Ok((stream, text)) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
         line(stream, &text);
     }
     Ok(ended)
@@ -251,25 +237,15 @@ fn pid(child: &Child) -> Pid {
 }
 
 /// Sends each line of `input` until it ends or nobody listens.
-fn forward<R: Read + Send + 'static>(
-    stream: Stream,
-    input: Option<R>,
-    sender: &mpsc::SyncSender<(Stream, String)>,
-) {
+fn forward<R: Read + Send + 'static>(stream: Stream, input: Option<R>, sender: &mpsc::SyncSender<(Stream, String)>) {
     let Some(input) = input else { return };
     let sender = sender.clone();
     thread::spawn(move || {
         let mut reader = BufReader::new(input);
         let mut line = Vec::new();
-        while reader
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|bytes| bytes > 0)
-        {
+        while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
             let text = String::from_utf8_lossy(&line);
-            if sender
-                .send((stream, text.trim_end_matches(['\n', '\r']).to_owned()))
-                .is_err()
-            {
+            if sender.send((stream, text.trim_end_matches(['\n', '\r']).to_owned())).is_err() {
                 return;
             }
             line.clear();
@@ -281,10 +257,7 @@ fn steers_cargo(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
-    CARGO_STEERING.contains(&name)
-        || CARGO_STEERING_PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+    CARGO_STEERING.contains(&name) || CARGO_STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -299,8 +272,7 @@ mod tests {
 
     fn lines(script: &str, limit: Duration) -> (Ended, Vec<String>) {
         let mut seen = Vec::new();
-        let ended =
-            run_lines(&mut sh(script), limit, |_, line| seen.push(line.to_owned())).unwrap();
+        let ended = run_lines(&mut sh(script), limit, |_, line| seen.push(line.to_owned())).unwrap();
         (ended, seen)
     }
 
@@ -314,10 +286,7 @@ mod tests {
 
     #[test]
     fn a_command_over_its_time_is_killed_with_what_it_started() {
-        let (ended, seen) = lines(
-            "echo $$; sleep 1000 & sleep 1000",
-            Duration::from_millis(300),
-        );
+        let (ended, seen) = lines("echo $$; sleep 1000 & sleep 1000", Duration::from_millis(300));
         assert!(matches!(ended, Ended::TimeLimit));
         let group = Pid::from_raw(seen[0].parse().unwrap());
         // The orphan is reaped by whoever adopts it, which may take a moment.
@@ -337,14 +306,10 @@ mod tests {
 
     #[test]
     fn a_child_that_ignores_the_request_is_killed() {
-        let mut child = sh("trap '' TERM; echo ready; while :; do sleep 1; done")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            sh("trap '' TERM; echo ready; while :; do sleep 1; done").stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         assert_eq!(describe(terminate(&mut child).unwrap()), "signal SIGKILL");
     }
 

@@ -49,13 +49,7 @@ impl Progress {
     }
 
     fn with_style(title: String, style: Style) -> Progress {
-        Progress {
-            title,
-            begun: Instant::now(),
-            steps: 0,
-            style,
-            bar: None,
-        }
+        Progress { title, begun: Instant::now(), steps: 0, style, bar: None }
     }
 
     /// Shows what the task is doing now.
@@ -74,9 +68,7 @@ impl Progress {
         let title = &self.title;
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::new_spinner();
-            if let Ok(style) =
-                ProgressStyle::with_template("{spinner} {prefix} [{elapsed}] {wide_msg}")
-            {
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} [{elapsed}] {wide_msg}") {
                 bar.set_style(style);
             }
             bar.set_prefix(title.clone());
@@ -100,11 +92,7 @@ impl Progress {
             bar.finish_and_clear();
         }
         if self.steps > 0 {
-            eprintln!(
-                "{}: {result} in {:.1} s",
-                self.title,
-                self.begun.elapsed().as_secs_f64()
-            );
+            eprintln!("{}: {result} in {:.1} s", self.title, self.begun.elapsed().as_secs_f64());
         }
     }
 }

@@ -119,11 +119,7 @@ const fn exit_status(value: i32) -> i32 {
 fn start(qemu: &Path, machine: &Machine) -> Result<Child> {
     let mut command = Command::new(qemu);
     command.args(machine.arguments()).stdout(Stdio::piped());
-    command.stdin(if may_read_terminal() {
-        Stdio::inherit()
-    } else {
-        Stdio::null()
-    });
+    command.stdin(if may_read_terminal() { Stdio::inherit() } else { Stdio::null() });
     process::die_with_parent(&mut command, Signal::SIGKILL)
         .spawn()
         .with_context(|| format!("cannot start {}", qemu.display()))
@@ -149,11 +145,7 @@ fn read_in_thread(child: &mut Child) -> Result<Receiver<Vec<u8>>> {
     Ok(receiver)
 }
 
-fn follow<W: Write>(
-    chunks: &Receiver<Vec<u8>>,
-    console: &mut Console<W>,
-    deadline: Option<Instant>,
-) -> Stop {
+fn follow<W: Write>(chunks: &Receiver<Vec<u8>>, console: &mut Console<W>, deadline: Option<Instant>) -> Stop {
     loop {
         match chunks.recv_timeout(LOOK) {
             Ok(bytes) => {
@@ -185,10 +177,9 @@ fn drain<W: Write>(chunks: &Receiver<Vec<u8>>, console: &mut Console<W>) {
 fn judge(status: ExitStatus, verdict: Option<Verdict>) -> Exit {
     let (exit, reason) = match (status.code(), verdict) {
         (Some(STATUS_OK), _) | (Some(0), Some(Verdict::Ok)) => return Exit::Done,
-        (Some(STATUS_FAILED), _) | (Some(0), Some(Verdict::Failed)) => (
-            Exit::Failed,
-            "the kernel or a workload reported failure".to_owned(),
-        ),
+        (Some(STATUS_FAILED), _) | (Some(0), Some(Verdict::Failed)) => {
+            (Exit::Failed, "the kernel or a workload reported failure".to_owned())
+        }
         (Some(STATUS_PANIC), _) => (Exit::Panic, "the kernel panicked".to_owned()),
         (Some(0), None) => (
             Exit::Failed,
@@ -196,18 +187,13 @@ fn judge(status: ExitStatus, verdict: Option<Verdict>) -> Exit {
              (a reset, a triple fault, or a power-off before the end)"
                 .to_owned(),
         ),
-        (Some(STATUS_QEMU_ERROR), _) => (
-            Exit::Usage,
-            "QEMU could not start the guest; its own message is above".to_owned(),
-        ),
-        (Some(code), _) if code & 1 == 1 => (
-            Exit::Failed,
-            format!("the kernel ended with the unknown value {:#x}", code >> 1),
-        ),
-        _ => (
-            Exit::Failed,
-            format!("QEMU ended by {}", process::describe(status)),
-        ),
+        (Some(STATUS_QEMU_ERROR), _) => {
+            (Exit::Usage, "QEMU could not start the guest; its own message is above".to_owned())
+        }
+        (Some(code), _) if code & 1 == 1 => {
+            (Exit::Failed, format!("the kernel ended with the unknown value {:#x}", code >> 1))
+        }
+        _ => (Exit::Failed, format!("QEMU ended by {}", process::describe(status))),
     };
     say(&reason);
     exit
@@ -216,9 +202,9 @@ fn judge(status: ExitStatus, verdict: Option<Verdict>) -> Exit {
 /// Writes what was captured; a damaged dump turns success into failure.
 fn keep(captured: Capture, dir: &Path, exit: Exit) -> Result<Exit> {
     match captured.write(dir) {
-        Ok(files) if files.is_empty() && exit == Exit::Done => Err(failed(
-            "--capture: the guest dumped no file (see the kernel parameter dump=)",
-        )),
+        Ok(files) if files.is_empty() && exit == Exit::Done => {
+            Err(failed("--capture: the guest dumped no file (see the kernel parameter dump=)"))
+        }
         Ok(_) => Ok(exit),
         Err(error) if exit == Exit::Done => Err(error),
         Err(error) => {

@@ -98,11 +98,7 @@ pub fn check() -> Result<Exit> {
     let absent = absent(&[Need::Qemu, Need::Compiler])?;
     if let Some(qemu) = qemu()? {
         let version = process::answer(Command::new(&qemu).arg("--version")).unwrap_or_default();
-        println!(
-            "found: {} ({})",
-            qemu.display(),
-            version.lines().next().unwrap_or("no version")
-        );
+        println!("found: {} ({})", qemu.display(), version.lines().next().unwrap_or("no version"));
     }
     if let Ok(compiler) = compiler::find(TARGET) {
         println!("found: {compiler}");
@@ -143,9 +139,7 @@ fn add_rustup_target() -> bool {
     eprintln!("setup: running: rustup target add {TARGET}");
     let mut command = Command::new(rustup);
     process::without_outer_cargo(&mut command);
-    command
-        .args(["target", "add", TARGET])
-        .current_dir(paths::workspace());
+    command.args(["target", "add", TARGET]).current_dir(paths::workspace());
     let mut progress = Progress::new("setup: rustup");
     let ended = run_lines(&mut command, RUSTUP_LIMIT, |_, line| progress.step(line));
     drop(progress);
@@ -168,17 +162,9 @@ fn install(manager: &Manager, wanted: &[Need]) -> Result<()> {
         )));
     }
     if manager.tried == Tried::No {
-        eprintln!(
-            "setup: note: installing through {} has not been tried yet",
-            manager.name
-        );
+        eprintln!("setup: note: installing through {} has not been tried yet", manager.name);
     }
-    let run_all = |lists| {
-        manager
-            .steps(wanted, lists, rights)
-            .iter()
-            .try_for_each(|step| run(step))
-    };
+    let run_all = |lists| manager.steps(wanted, lists, rights).iter().try_for_each(|step| run(step));
     match run_all(lists) {
         // Old lists name versions that are gone; fetching them anew mends that.
         Err(_) if manager.refreshes() && lists == Lists::Present && !process::interrupted() => {
@@ -215,9 +201,7 @@ fn run(step: &str) -> Result<()> {
         Ended::Interrupted => "interrupted".to_owned(),
     };
     last.iter().for_each(|line| progress.line(line));
-    Err(missing(format!(
-        "the installation failed ({failure}); mend it and run: {step}"
-    )))
+    Err(missing(format!("the installation failed ({failure}); mend it and run: {step}")))
 }
 
 fn rights(manager: &Manager) -> Rights {
@@ -238,28 +222,19 @@ fn lists(manager: &Manager, wanted: &[Need]) -> Lists {
     if manager.name != "apt" {
         return Lists::Present;
     }
-    let has_lists = fs::read_dir("/var/lib/apt/lists").is_ok_and(|entries| {
-        entries
-            .flatten()
-            .any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
-    });
+    let has_lists = fs::read_dir("/var/lib/apt/lists")
+        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains("_Packages")));
     let all_known = manager.packages(wanted).iter().all(|package| {
         process::answer(Command::new("apt-cache").args(["policy", package]))
             .is_some_and(|answer| knows_a_version(&answer))
     });
-    if has_lists && all_known {
-        Lists::Present
-    } else {
-        Lists::Missing
-    }
+    if has_lists && all_known { Lists::Present } else { Lists::Missing }
 }
 
 fn knows_a_version(policy: &str) -> bool {
-    policy.lines().any(|line| {
-        line.trim_start()
-            .strip_prefix("Candidate:")
-            .is_some_and(|version| version.trim() != "(none)")
-    })
+    policy
+        .lines()
+        .any(|line| line.trim_start().strip_prefix("Candidate:").is_some_and(|version| version.trim() != "(none)"))
 }
 
 fn no_manager(wanted: &[Need]) -> anyhow::Error {
@@ -279,21 +254,14 @@ mod tests {
 
     #[test]
     fn a_policy_without_a_candidate_knows_no_version() {
-        assert!(knows_a_version(
-            "p:\n  Installed: (none)\n  Candidate: 1.2\n"
-        ));
-        assert!(!knows_a_version(
-            "p:\n  Installed: 1.2\n  Candidate: (none)\n"
-        ));
+        assert!(knows_a_version("p:\n  Installed: (none)\n  Candidate: 1.2\n"));
+        assert!(!knows_a_version("p:\n  Installed: 1.2\n  Candidate: (none)\n"));
         assert!(!knows_a_version(""));
     }
 
     #[test]
     fn no_manager_is_one_line_that_names_what_is_missing() {
         let text = no_manager(&[Need::Qemu]).to_string();
-        assert!(
-            text.starts_with("qemu-system-x86_64 missing") && !text.contains('\n'),
-            "{text}"
-        );
+        assert!(text.starts_with("qemu-system-x86_64 missing") && !text.contains('\n'), "{text}");
     }
 }

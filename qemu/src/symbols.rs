@@ -49,9 +49,7 @@ pub fn write_table(elf: &mut [u8]) -> Result<usize> {
         let file = object::File::parse(&*elf).context("the kernel is not an ELF file")?;
         (reserved(&file)?, functions(&file))
     };
-    let room = elf
-        .get_mut(range)
-        .context("the section .ksyms lies outside the file")?;
+    let room = elf.get_mut(range).context("the section .ksyms lies outside the file")?;
     let table = NAME_LENGTHS
         .iter()
         .map(|longest| encode(&functions, *longest))
@@ -70,9 +68,9 @@ pub fn write_table(elf: &mut [u8]) -> Result<usize> {
 
 /// Where the section lies in the file.
 fn reserved(file: &object::File<'_>) -> Result<Range<usize>> {
-    let section = file.section_by_name(SECTION).with_context(|| {
-        format!("the kernel has no section {SECTION}: its linker script must reserve one")
-    })?;
+    let section = file
+        .section_by_name(SECTION)
+        .with_context(|| format!("the kernel has no section {SECTION}: its linker script must reserve one"))?;
     let (offset, size) = section
         .file_range()
         .filter(|(_, size)| *size > 0)
@@ -84,10 +82,7 @@ fn reserved(file: &object::File<'_>) -> Result<Range<usize>> {
 /// Functions by address; of several names for one address the first is kept.
 fn functions(file: &object::File<'_>) -> BTreeMap<u64, String> {
     let mut functions = BTreeMap::new();
-    for symbol in file
-        .symbols()
-        .filter(|symbol| symbol.kind() == SymbolKind::Text)
-    {
+    for symbol in file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text) {
         if let Ok(name) = symbol.name()
             && !name.is_empty()
             && symbol.is_definition()
@@ -120,9 +115,7 @@ fn encode(functions: &BTreeMap<u64, String>, longest: usize) -> Vec<u8> {
 
 /// At most `longest` bytes of `name`, in whole characters.
 fn cut(name: &str, longest: usize) -> &str {
-    let end = (0..=longest.min(name.len()))
-        .rev()
-        .find(|end| name.is_char_boundary(*end));
+    let end = (0..=longest.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
     &name[..end.unwrap_or(0)]
 }
 
@@ -144,9 +137,7 @@ mod tests {
     }
 
     fn some() -> BTreeMap<u64, String> {
-        [(0x10, "entry"), (0x30, "größe"), (0x20, "main::run")]
-            .map(|(address, name)| (address, name.to_owned()))
-            .into()
+        [(0x10, "entry"), (0x30, "größe"), (0x20, "main::run")].map(|(address, name)| (address, name.to_owned())).into()
     }
 
     #[test]
@@ -170,11 +161,7 @@ mod tests {
         let mut elf = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let file = object::File::parse(&*elf).unwrap();
         let names: Vec<_> = functions(&file).into_values().collect();
-        assert!(
-            names
-                .iter()
-                .any(|name| name == "qemu::symbols::write_table")
-        );
+        assert!(names.iter().any(|name| name == "qemu::symbols::write_table"));
         let error = write_table(&mut elf).unwrap_err().to_string();
         assert!(error.contains(SECTION), "{error}");
     }

@@ -43,21 +43,14 @@ struct Report {
 
 /// Runs the checks whose name contains one of `only`, or all.
 pub fn test(only: &[String], list: bool) -> Result<Exit> {
-    let checks: Vec<_> = checks::all()
-        .into_iter()
-        .filter(|check| is_chosen(check, only))
-        .collect();
+    let checks: Vec<_> = checks::all().into_iter().filter(|check| is_chosen(check, only)).collect();
     if checks.is_empty() {
         return Err(usage(format!(
             "--only: no check is called '{}'; the names: cargo qemu test --list",
             only.join("' or '")
         )));
     }
-    let width = checks
-        .iter()
-        .map(|check| check.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     if list {
         for check in checks {
             println!("{:width$}  {}", check.name, check.shows);
@@ -73,12 +66,7 @@ pub fn test(only: &[String], list: bool) -> Result<Exit> {
     for (index, check) in checks.into_iter().enumerate() {
         let report = perform(check, &logs)?;
         let result = report.fault.as_deref().unwrap_or("ok");
-        println!(
-            "[{:2}/{count}] {:width$} {:7.1} s  {result}",
-            index + 1,
-            report.name,
-            report.time.as_secs_f64()
-        );
+        println!("[{:2}/{count}] {:width$} {:7.1} s  {result}", index + 1, report.name, report.time.as_secs_f64());
         reports.push(report);
         if process::interrupted() {
             break;
@@ -97,23 +85,17 @@ fn perform(check: Check, logs: &Path) -> Result<Report> {
     let mut out = BufWriter::new(file);
     let begun = Instant::now();
     let fault = match check.action {
-        Action::Commands(commands) => commands
-            .into_iter()
-            .find_map(|command| command_fault(command, &check.name, &mut out)),
+        Action::Commands(commands) => {
+            commands.into_iter().find_map(|command| command_fault(command, &check.name, &mut out))
+        }
         Action::Core(target) => match checks::core_command(target) {
             Ok(command) => command_fault(command, &check.name, &mut out),
             Err(reason) => Some(format!("no compiler: {reason}")),
         },
         Action::Kernel(list) => kernel_fault(list),
     };
-    out.flush()
-        .with_context(|| format!("cannot write {}", log.display()))?;
-    Ok(Report {
-        name: check.name,
-        time: begun.elapsed(),
-        fault,
-        log,
-    })
+    out.flush().with_context(|| format!("cannot write {}", log.display()))?;
+    Ok(Report { name: check.name, time: begun.elapsed(), fault, log })
 }
 
 /// Runs one command; answers why it failed, if it did.
@@ -129,32 +111,22 @@ fn command_fault(mut command: Command, name: &str, out: &mut impl Write) -> Opti
         Ok(Ended::Itself(status)) => Some(format!("failed ({})", process::describe(status))),
         Ok(Ended::TimeLimit) => Some(format!("failed (no end after {} s)", LIMIT.as_secs())),
         Ok(Ended::Interrupted) => Some("interrupted".to_owned()),
-        Err(error) => Some(format!(
-            "failed (cannot start {}: {error})",
-            command.get_program().display()
-        )),
+        Err(error) => Some(format!("failed (cannot start {}: {error})", command.get_program().display())),
     }
 }
 
 /// Builds a kernel; its messages go to standard error as they come.
 fn kernel_fault(list: &str) -> Option<String> {
-    let built =
-        BuildList::parse(list, &paths::workspace()).and_then(|list| kernel_build::build(&list));
+    let built = BuildList::parse(list, &paths::workspace()).and_then(|list| kernel_build::build(&list));
     match built {
         Ok(kernel) if kernel.warnings == 0 => None,
-        Ok(kernel) => Some(format!(
-            "failed ({} lines with a warning, see above)",
-            kernel.warnings
-        )),
+        Ok(kernel) => Some(format!("failed ({} lines with a warning, see above)", kernel.warnings)),
         Err(error) => Some(format!("failed ({error:#})")),
     }
 }
 
 fn sum_up(reports: &[Report]) -> Exit {
-    let failed: Vec<_> = reports
-        .iter()
-        .filter(|report| report.fault.is_some())
-        .collect();
+    let failed: Vec<_> = reports.iter().filter(|report| report.fault.is_some()).collect();
     if let Some(first) = failed.first() {
         println!("\n--- output of {} ({})", first.name, first.log.display());
         print!("{}", fs::read_to_string(&first.log).unwrap_or_default());
@@ -165,14 +137,6 @@ fn sum_up(reports: &[Report]) -> Exit {
     }
     let total: Duration = reports.iter().map(|report| report.time).sum();
     println!("\nall checks together: {:.0} s", total.as_secs_f64());
-    println!(
-        "{} passed, {} failed",
-        reports.len() - failed.len(),
-        failed.len()
-    );
-    if failed.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Failed
-    }
+    println!("{} passed, {} failed", reports.len() - failed.len(), failed.len());
+    if failed.is_empty() { Exit::Done } else { Exit::Failed }
 }

@@ -27,10 +27,7 @@ impl Bench {
     fn new(script: &str) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("kernel"), "no kernel").unwrap();
-        Bench {
-            dir,
-            script: script.to_owned(),
-        }
+        Bench { dir, script: script.to_owned() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -39,12 +36,8 @@ impl Bench {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = launcher();
-        command
-            .env("QEMU", FAKE_QEMU)
-            .env("FAKE_QEMU", &self.script);
-        command
-            .args(["run", "--accel", "tcg", "--kernel"])
-            .arg(self.path("kernel"));
+        command.env("QEMU", FAKE_QEMU).env("FAKE_QEMU", &self.script);
+        command.args(["run", "--accel", "tcg", "--kernel"]).arg(self.path("kernel"));
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -79,10 +72,7 @@ fn assert_gone(pid: i32) {
     let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let is_zombie = state
-            .rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with('Z'));
+        let is_zombie = state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
         if is_zombie || kill(Pid::from_raw(pid), None).is_err() {
             return;
         }
@@ -97,12 +87,7 @@ fn the_exit_device_becomes_the_exit_code() {
         let output = Bench::new(&format!("echo hello; exit {status}")).run(&[]);
         assert_eq!(output.status.code(), Some(code), "{}", err(&output));
         assert_eq!(out(&output), "hello\n");
-        assert_eq!(
-            err(&output).lines().count(),
-            usize::from(code != 0),
-            "{}",
-            err(&output)
-        );
+        assert_eq!(err(&output).lines().count(), usize::from(code != 0), "{}", err(&output));
     }
 }
 
@@ -115,12 +100,7 @@ fn a_power_off_is_judged_by_the_end_line() {
     ] {
         let output = Bench::new(&format!("echo '{text}'; exit 0")).run(&[]);
         assert_eq!(output.status.code(), Some(code), "{}", err(&output));
-        assert_eq!(
-            err(&output).lines().count(),
-            usize::from(code != 0),
-            "{}",
-            err(&output)
-        );
+        assert_eq!(err(&output).lines().count(), usize::from(code != 0), "{}", err(&output));
     }
 }
 
@@ -128,11 +108,7 @@ fn a_power_off_is_judged_by_the_end_line() {
 fn a_qemu_that_cannot_start_the_guest_is_wrong_usage() {
     let output = Bench::new("echo 'fake: no such option' >&2; exit 1").run(&[]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        err(&output).starts_with("fake: no such option\n"),
-        "{}",
-        err(&output)
-    );
+    assert!(err(&output).starts_with("fake: no such option\n"), "{}", err(&output));
 }
 
 #[test]
@@ -144,12 +120,7 @@ fn lines_end_in_line_feeds_alone() {
 #[test]
 fn the_console_comes_while_the_guest_runs() {
     let bench = Bench::new("echo first; read answer; echo \"second $answer\"; exit 33");
-    let mut child = bench
-        .command(&[])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = bench.command(&[]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "first");
     child.stdin.take().unwrap().write_all(b"word\n").unwrap();
@@ -177,31 +148,20 @@ fn a_qemu_that_ignores_the_request_to_end_is_killed() {
 #[test]
 fn an_endless_console_does_not_outrun_the_time_limit() {
     let bench = Bench::new("exec yes");
-    let mut child = bench
-        .command(&["--timeout", "1"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = bench.command(&["--timeout", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(124));
 }
 
 #[test]
 fn qemu_ends_with_a_launcher_that_is_asked_to_end_or_killed() {
-    for (signal, code) in [
-        (Signal::SIGINT, Some(130)),
-        (Signal::SIGTERM, Some(130)),
-        (Signal::SIGKILL, None),
-    ] {
+    for (signal, code) in [(Signal::SIGINT, Some(130)), (Signal::SIGTERM, Some(130)), (Signal::SIGKILL, None)] {
         if signal == Signal::SIGKILL && !cfg!(target_os = "linux") {
             continue;
         }
         let bench = Bench::new("echo $$; exec sleep 1000");
         let mut child = bench.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
         let mut pid = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut pid)
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), code);
         assert_gone(pid.trim().parse().unwrap());
@@ -211,16 +171,9 @@ fn qemu_ends_with_a_launcher_that_is_asked_to_end_or_killed() {
 #[test]
 fn qemu_ends_when_nobody_reads_the_console() {
     let bench = Bench::new("echo $$; while :; do echo more; sleep 0.1; done");
-    let mut child = bench
-        .command(&[])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut pid = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut pid)
-        .unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert_gone(pid.trim().parse().unwrap());
 }
@@ -239,22 +192,14 @@ fn what_the_guest_gets_is_on_qemus_command_line() {
     assert_eq!(after("-smp"), "8");
     assert_eq!(lines[lines.len() - 2..], ["-d", "int"]);
     let default = bench.run(&[]);
-    assert!(
-        out(&default).contains("schedstats=enable psi=1\n"),
-        "{}",
-        out(&default)
-    );
+    assert!(out(&default).contains("schedstats=enable psi=1\n"), "{}", out(&default));
 }
 
 #[test]
 fn icount_has_one_cpu_unless_told_otherwise() {
     let bench = Bench::new("printf '%s\\n' \"$@\"; exit 33");
     let one = bench.run(&["--icount"]);
-    assert!(
-        out(&one).contains("-smp\n1\n") && err(&one).is_empty(),
-        "{}",
-        err(&one)
-    );
+    assert!(out(&one).contains("-smp\n1\n") && err(&one).is_empty(), "{}", err(&one));
     let two = bench.run(&["--icount", "--smp", "2"]);
     assert!(out(&two).contains("-smp\n2\n"), "{}", out(&two));
     assert_eq!(err(&two).lines().count(), 1, "{}", err(&two));
@@ -292,31 +237,15 @@ fn nonsense_is_refused_in_one_line() {
         .output()
         .unwrap();
     assert_refused(&kvm_and_icount, "--icount");
-    assert_refused(
-        &launcher()
-            .args(["run", "--build", "all,speed"])
-            .output()
-            .unwrap(),
-        "speed",
-    );
-    assert_refused(
-        &launcher()
-            .args(["test", "--only", "no-such"])
-            .output()
-            .unwrap(),
-        "no-such",
-    );
+    assert_refused(&launcher().args(["run", "--build", "all,speed"]).output().unwrap(), "speed");
+    assert_refused(&launcher().args(["test", "--only", "no-such"]).output().unwrap(), "no-such");
     assert_refused(&launcher().args(["bench"]).output().unwrap(), "bench");
 }
 
 #[test]
 fn a_missing_qemu_or_kernel_is_named() {
     let bench = Bench::new("exit 33");
-    let no_qemu = bench
-        .command(&[])
-        .env("QEMU", "/no/such/qemu")
-        .output()
-        .unwrap();
+    let no_qemu = bench.command(&[]).env("QEMU", "/no/such/qemu").output().unwrap();
     assert_refused(&no_qemu, "QEMU=/no/such/qemu");
     fs::remove_file(bench.path("kernel")).unwrap();
     assert_refused(&bench.run(&[]), "--kernel");
@@ -326,32 +255,14 @@ fn a_missing_qemu_or_kernel_is_named() {
 fn without_qemu_and_without_a_package_manager_one_line_says_what_to_do() {
     let bench = Bench::new("exit 33");
     let empty = tempfile::tempdir().unwrap();
-    let output = bench
-        .command(&[])
-        .env_remove("QEMU")
-        .env("PATH", empty.path())
-        .output()
-        .unwrap();
+    let output = bench.command(&[]).env_remove("QEMU").env("PATH", empty.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
     let text = err(&output);
-    assert_eq!(
-        text.lines().count(),
-        2,
-        "what is missing and why, then what mends it: {text}"
-    );
+    assert_eq!(text.lines().count(), 2, "what is missing and why, then what mends it: {text}");
     assert!(text.contains("qemu-system-x86_64 is missing"), "{text}");
-    let check = launcher()
-        .args(["setup", "--check"])
-        .env_remove("QEMU")
-        .env("PATH", empty.path())
-        .output()
-        .unwrap();
+    let check = launcher().args(["setup", "--check"]).env_remove("QEMU").env("PATH", empty.path()).output().unwrap();
     assert_eq!(check.status.code(), Some(1));
-    assert!(
-        out(&check).contains("missing: qemu-system-x86_64"),
-        "{}",
-        out(&check)
-    );
+    assert!(out(&check).contains("missing: qemu-system-x86_64"), "{}", out(&check));
 }
 
 #[test]
@@ -373,15 +284,8 @@ fn without_the_right_to_install_the_one_command_is_printed() {
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
     let last = err(&output).lines().last().unwrap_or_default().to_owned();
     assert!(last.contains("run: sudo apt-get "), "{}", err(&output));
-    assert!(
-        last.ends_with("install -y --no-install-recommends qemu-system-x86"),
-        "{last}"
-    );
-    assert!(
-        !err(&output).contains("apt-get was run"),
-        "{}",
-        err(&output)
-    );
+    assert!(last.ends_with("install -y --no-install-recommends qemu-system-x86"), "{last}");
+    assert!(!err(&output).contains("apt-get was run"), "{}", err(&output));
 }
 
 /// Runs the launcher without root's rights; nothing where that cannot be arranged.
@@ -395,10 +299,7 @@ fn as_nobody(bench: &Bench, path: &Path) -> Option<Output> {
         fs::copy(env!("CARGO_BIN_EXE_qemu"), &copy).ok()?;
         fs::set_permissions(bench.dir.path(), fs::Permissions::from_mode(0o755)).ok()?;
         let mut as_user = Command::new(copy);
-        as_user
-            .args(command.get_args())
-            .env("PATH", path)
-            .env_remove("QEMU");
+        as_user.args(command.get_args()).env("PATH", path).env_remove("QEMU");
         command = as_user;
         command.current_dir(bench.dir.path()).uid(65534);
     }
@@ -417,29 +318,20 @@ fn as_nobody(bench: &Bench, path: &Path) -> Option<Output> {
 #[test]
 fn captured_files_lie_under_their_kernel_path() {
     let frame = |crc: &str| {
-        format!(
-            "echo '--- begin /proc/x'; echo 123456789; echo '--- end /proc/x lines=1 crc32={crc}'; exit 33"
-        )
+        format!("echo '--- begin /proc/x'; echo 123456789; echo '--- end /proc/x lines=1 crc32={crc}'; exit 33")
     };
     let crc32 = format!("{:08X}", crc32fast::hash(b"123456789\n"));
     let bench = Bench::new(&frame(&crc32));
     let dir = bench.path("captured");
     let output = bench.run(&["--capture", dir.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert_eq!(
-        fs::read_to_string(dir.join("proc/x")).unwrap(),
-        "123456789\n"
-    );
+    assert_eq!(fs::read_to_string(dir.join("proc/x")).unwrap(), "123456789\n");
 
     let bench = Bench::new(&frame("00000000"));
     let output = bench.run(&["--capture", bench.path("captured").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
-    assert!(
-        err(&output).contains("/proc/x is damaged"),
-        "{}",
-        err(&output)
-    );
+    assert!(err(&output).contains("/proc/x is damaged"), "{}", err(&output));
     assert!(!bench.path("captured/proc/x").exists());
 }
 
