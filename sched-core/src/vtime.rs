@@ -44,6 +44,12 @@ impl VTime {
     pub fn earlier(self, other: Self) -> Self {
         if other < self { other } else { self }
     }
+
+    /// The later of two points.
+    #[inline]
+    pub fn later(self, other: Self) -> Self {
+        if other > self { other } else { self }
+    }
 }
 
 impl VSpan {
@@ -153,6 +159,9 @@ mod tests {
         assert!(before < after);
         assert_eq!(after - before, VSpan::new(20));
         assert_eq!(before.earlier(after), before);
+        assert_eq!(after.earlier(before), before);
+        assert_eq!(before.later(after), after);
+        assert_eq!(after.later(before), after);
         assert!(VTime::START < VTime::from_raw(0));
     }
 

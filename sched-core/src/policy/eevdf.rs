@@ -42,10 +42,22 @@ impl Average {
         self.weight
     }
 
+    /// An average whose virtual time starts anywhere.
+    #[cfg(test)]
+    pub(crate) fn starting_at(zero: VTime) -> Self {
+        Self { zero, ..Self::new() }
+    }
+
     /// v0.
     #[cfg(test)]
     pub(crate) fn zero(&self) -> VTime {
         self.zero
+    }
+
+    /// S.
+    #[cfg(test)]
+    pub(crate) fn sum(&self) -> i64 {
+        self.sum
     }
 
     #[inline(always)]

@@ -1,0 +1,295 @@
+//! # What it is
+//! The definition of a fair queue, written as plainly as possible, to test [`FairQueue`](super::FairQueue) against.
+//!
+//! # How it works
+//! Every entity has a virtual time that neither wraps nor is relative to anything: an `i128`.
+//! V is computed from all of them each time it is wanted, and the pick looks at everybody.
+//! [`twin`] drives the queue and this model side by side and compares them after every operation;
+//! [`properties`] feeds it random scripts, [`rules`] the cases that other schedulers got wrong.
+//! [`machine`] is a CPU with a tick, on which [`fairness`] compares what entities get with what they should get.
+//!
+//! # Invariants
+//! 1. Nothing here uses the queue, the timeline, or the arithmetic of EEVDF.
+//!    The one thing shared is [`Weight::virtual_time`], which has its own tests.
+//!
+//! # Cost
+//! O(n) an operation, O(n) for V.
+
+mod fairness;
+mod machine;
+mod properties;
+mod rules;
+mod twin;
+
+use std::vec::Vec;
+
+use crate::{
+    params::{Policy, TaskParams},
+    policy::eevdf::{Arrival, Departure},
+    weight::Weight,
+};
+
+/// What the model knows of an entity.
+#[derive(Clone, Debug)]
+struct Entity {
+    weight: Weight,
+    policy: Policy,
+    slice: u32,
+    custom: bool,
+    vruntime: i128,
+    deadline: i128,
+    /// `deadline` counts from `vruntime`.
+    relative: bool,
+    /// V - v when it left.
+    lag: i128,
+    protected_until: i128,
+    exec_start: u64,
+    sum_exec: u64,
+}
+
+impl Entity {
+    fn new() -> Self {
+        Self {
+            weight: Weight::NICE_0,
+            policy: Policy::Normal,
+            slice: 0,
+            custom: false,
+            vruntime: 0,
+            deadline: 0,
+            relative: false,
+            lag: 0,
+            protected_until: 0,
+            exec_start: 0,
+            sum_exec: 0,
+        }
+    }
+
+    fn w(&self) -> i128 {
+        i128::from(self.weight.get())
+    }
+
+    /// Virtual time of this entity for so much real time.
+    fn virtual_time(&self, real: u64) -> i128 {
+        i128::from(self.weight.virtual_time(real).get())
+    }
+
+    fn request(&self) -> i128 {
+        self.virtual_time(u64::from(self.slice))
+    }
+}
+
+/// What the model knows of a queue. Entities are named by their index.
+#[derive(Clone, Debug)]
+struct Queue {
+    base_slice: u32,
+    tick: u32,
+    /// Who waits or runs.
+    members: Vec<usize>,
+    running: Option<usize>,
+    /// V when the last one left.
+    rest: i128,
+}
+
+/// Whether a wake-up preempts, as far as the rules say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It does, or it does not, and a running entity keeps its protection as it is.
+    Certain(bool),
+    /// The pick decides: true if it may be the one that woke, and true if it may be another.
+    Pick { wakee: bool, other: bool },
+}
+
+impl Queue {
+    fn new(base_slice: u32, tick: u32) -> Self {
+        Self { base_slice, tick, members: Vec::new(), running: None, rest: 0 }
+    }
+
+    fn total_weight(&self, all: &[Entity]) -> i128 {
+        self.members.iter().map(|&i| all[i].w()).sum()
+    }
+
+    /// V, rounded down.
+    fn virtual_time(&self, all: &[Entity]) -> i128 {
+        if self.members.is_empty() {
+            return self.rest;
+        }
+        let sum: i128 = self.members.iter().map(|&i| all[i].w() * all[i].vruntime).sum();
+        sum.div_euclid(self.total_weight(all))
+    }
+
+    fn shortest(&self, all: &[Entity]) -> Option<u32> {
+        self.members.iter().map(|&i| all[i].slice).min()
+    }
+
+    fn longest(&self, all: &[Entity]) -> Option<u32> {
+        self.members.iter().map(|&i| all[i].slice).max()
+    }
+
+    /// The lag with which an entity may leave or be reweighted.
+    fn clamped_lag(&self, all: &[Entity], i: usize) -> i128 {
+        let longest = self.longest(all).unwrap_or(self.base_slice);
+        let limit = all[i].virtual_time(u64::from(longest) + u64::from(self.tick));
+        (self.virtual_time(all) - all[i].vruntime).clamp(-limit, limit)
+    }
+
+    /// Everybody who may be picked: one, or several if deadlines are equal.
+    fn candidates(&self, all: &[Entity], honour_protection: bool) -> Vec<usize> {
+        if self.members.len() < 2 {
+            return self.members.clone();
+        }
+        let v = self.virtual_time(all);
+        let eligible = |&i: &usize| all[i].vruntime <= v;
+        let running = self.running.filter(eligible);
+        if let Some(i) = running
+            && honour_protection
+            && all[i].vruntime < all[i].protected_until
+        {
+            return [i].into();
+        }
+        let waiting = || self.members.iter().copied().filter(|&i| Some(i) != self.running).filter(eligible);
+        let earliest = waiting().map(|i| all[i].deadline).min();
+        match (running, earliest) {
+            (Some(i), None) => [i].into(),
+            (Some(i), Some(earliest)) if all[i].deadline < earliest => [i].into(),
+            _ => waiting().filter(|&i| Some(all[i].deadline) == earliest).collect(),
+        }
+    }
+
+    /// True when somebody else should be considered.
+    fn charge(&mut self, all: &mut [Entity], now: u64) -> bool {
+        let Some(i) = self.running else { return false };
+        let e = &mut all[i];
+        if now <= e.exec_start {
+            return false;
+        }
+        let ran = now - e.exec_start;
+        e.exec_start = now;
+        e.sum_exec += ran;
+        e.vruntime += e.virtual_time(ran);
+        let over = renew(e);
+        self.members.len() > 1 && (over || e.vruntime >= e.protected_until)
+    }
+
+    fn enqueue(&mut self, all: &mut [Entity], i: usize, params: TaskParams, arrival: Arrival, now: u64) {
+        self.charge(all, now);
+        let (from, to) = (all[i].w(), i128::from(params.weight().get()));
+        if from != to {
+            all[i].lag = all[i].lag * from / to;
+            if all[i].relative {
+                all[i].deadline = all[i].deadline * from / to;
+            }
+        }
+        self.apply(&mut all[i], params);
+        let (v, queued) = (self.virtual_time(all), self.total_weight(all));
+        let e = &mut all[i];
+        let lag = if queued == 0 { 0 } else { e.lag * (queued + e.w()) / queued };
+        e.vruntime = v - lag;
+        let half = if arrival == Arrival::Fresh { 2 } else { 1 };
+        e.deadline = e.vruntime + if e.relative { e.deadline } else { e.request() / half };
+        e.relative = false;
+        self.members.push(i);
+    }
+
+    fn dequeue(&mut self, all: &mut [Entity], i: usize, departure: Departure, now: u64) {
+        self.charge(all, now);
+        self.rest = self.virtual_time(all);
+        all[i].lag = self.clamped_lag(all, i);
+        if departure == Departure::Move {
+            all[i].deadline -= all[i].vruntime;
+            all[i].relative = true;
+        }
+        self.members.retain(|&member| member != i);
+        self.running = self.running.filter(|&running| running != i);
+    }
+
+    fn start(&mut self, all: &mut [Entity], i: usize, now: u64) {
+        assert!(self.running.is_none());
+        self.running = Some(i);
+        let shortest = self.shortest(all).unwrap();
+        let e = &mut all[i];
+        e.exec_start = now;
+        e.protected_until = e.deadline;
+        if shortest < e.slice {
+            e.protected_until = e.deadline.min(e.vruntime + e.virtual_time(u64::from(shortest)));
+        }
+    }
+
+    fn stop(&mut self) {
+        self.running = None;
+    }
+
+    fn preempts(&self, all: &[Entity], wakee: usize, arrival: Arrival) -> Verdict {
+        let Some(running) = self.running else { return Verdict::Certain(true) };
+        let (running, woken) = (&all[running], &all[wakee]);
+        if woken.policy == Policy::Idle {
+            return Verdict::Certain(false);
+        }
+        if running.policy == Policy::Idle {
+            return Verdict::Certain(true);
+        }
+        if woken.policy == Policy::Batch {
+            return Verdict::Certain(false);
+        }
+        let shorter = woken.slice < running.slice;
+        if arrival == Arrival::Fresh && !shorter {
+            return Verdict::Certain(false);
+        }
+        let candidates = self.candidates(all, !shorter);
+        Verdict::Pick { wakee: candidates.contains(&wakee), other: candidates.iter().any(|&i| i != wakee) }
+    }
+
+    /// What follows for the protection of the running entity.
+    fn preempted(&mut self, all: &mut [Entity], verdict: Verdict, yes: bool) {
+        let Some(running) = self.running else { return };
+        let shortest = self.shortest(all).unwrap();
+        let e = &mut all[running];
+        match (verdict, yes) {
+            (_, true) => e.protected_until = e.vruntime,
+            (Verdict::Pick { .. }, false) => {
+                e.protected_until = e.protected_until.min(e.vruntime + e.virtual_time(u64::from(shortest)));
+            }
+            (Verdict::Certain(_), false) => {}
+        }
+    }
+
+    fn yield_running(&mut self, all: &mut [Entity], now: u64) {
+        self.charge(all, now);
+        let v = self.virtual_time(all);
+        let Some(i) = self.running.filter(|_| self.members.len() > 1) else { return };
+        let e = &mut all[i];
+        if e.vruntime <= v {
+            e.vruntime = e.vruntime.max(e.deadline);
+            renew(e);
+        }
+        e.protected_until = e.vruntime;
+    }
+
+    fn reweight(&mut self, all: &mut [Entity], i: usize, params: TaskParams, now: u64) {
+        self.charge(all, now);
+        let (v, lag) = (self.virtual_time(all), self.clamped_lag(all, i));
+        let (from, to) = (all[i].w(), i128::from(params.weight().get()));
+        if from != to {
+            let e = &mut all[i];
+            e.vruntime = v - lag * from / to;
+            e.deadline = v + (e.deadline - v) * from / to;
+            e.protected_until = v + (e.protected_until - v) * from / to;
+        }
+        self.apply(&mut all[i], params);
+    }
+
+    fn apply(&self, e: &mut Entity, params: TaskParams) {
+        e.weight = params.weight();
+        e.policy = params.policy;
+        e.custom = params.slice.is_some();
+        e.slice = params.slice.map_or(self.base_slice, |slice| slice.nanos());
+    }
+}
+
+/// A request that is over is followed by the next. True if it was over.
+fn renew(e: &mut Entity) -> bool {
+    let over = e.vruntime >= e.deadline;
+    if over {
+        e.deadline = e.vruntime + e.request();
+    }
+    over
+}

@@ -1,0 +1,181 @@
+//! # What it is
+//! Random scripts for [`Twin`]: what a scheduler may ever ask of its queues, in any order.
+//!
+//! # How it works
+//! A script is a list of words. Each word is read as a step that makes sense in the present state,
+//! so any script is valid, and a failing one can be cut anywhere while it is shrunk.
+//!
+//! # Invariants
+//! 1. A default run makes more than a million checked operations; `PROPTEST_CASES` asks for more.
+//!
+//! # Cost
+//! About 10 us an operation without optimisation.
+
+use proptest::prelude::*;
+use std::vec::Vec;
+
+use super::twin::{Origins, Twin, USUAL_ORIGINS};
+use crate::{
+    params::{Policy, Slice, TaskParams},
+    policy::eevdf::{Arrival, Departure},
+    weight::Nice,
+};
+
+const BASE_SLICE: u32 = 2_800_000;
+const TICK: u32 = 4_000_000;
+const HOUR: u64 = 3_600_000_000_000;
+
+/// What the scripts of one property may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weather {
+    /// Runs up to some ticks.
+    Fair,
+    /// Also runs of an hour, and a clock that steps back.
+    Storm,
+    /// Only the heaviest and the lightest, with the shortest and the longest slices.
+    Extremes,
+}
+
+/// Cuts small numbers out of a word.
+struct Word(u64);
+
+impl Word {
+    fn take(&mut self, limit: u64) -> u64 {
+        let taken = self.0 % limit;
+        self.0 /= limit;
+        taken
+    }
+}
+
+fn params(weather: Weather, word: &mut Word) -> TaskParams {
+    let policy = match word.take(8) {
+        0 | 1 => Policy::Idle,
+        2 => Policy::Batch,
+        _ => Policy::Normal,
+    };
+    if weather == Weather::Extremes {
+        let nice = if word.take(2) == 0 { Nice::MIN } else { Nice::MAX };
+        let slice = if word.take(2) == 0 { Slice::MIN } else { Slice::MAX };
+        return TaskParams { nice, policy, slice: Some(slice).filter(|_| word.take(4) != 0) };
+    }
+    let nice = if word.take(4) == 0 { Nice::ZERO } else { Nice::new(word.take(40) as i32 - 20).unwrap() };
+    let slice = match word.take(8) {
+        0..=3 => None,
+        4 => Some(Slice::MIN),
+        5 => Some(Slice::MAX),
+        6 => Some(Slice::clamped(3_000_000)),
+        _ => Some(Slice::clamped(100_000 * (1 + word.take(1000)))),
+    };
+    TaskParams { nice, policy, slice }
+}
+
+fn run_length(weather: Weather, word: &mut Word) -> u64 {
+    match word.take(16) {
+        0 | 1 => 0,
+        2 | 3 => 1 + word.take(1000),
+        4..=7 => word.take(200_000),
+        8..=11 => word.take(u64::from(TICK)),
+        12 | 13 => u64::from(TICK),
+        14 => word.take(50_000_000),
+        _ if weather == Weather::Storm => word.take(HOUR),
+        _ => 2_800_000,
+    }
+}
+
+/// Does what `word` says. Who was picked, if somebody was asked for.
+fn step(twin: &mut Twin, weather: Weather, word: u64) -> Option<usize> {
+    let mut word = Word(word);
+    let (kind, q) = (word.take(16), word.take(2) as usize);
+    let i = word.take(twin.len() as u64) as usize;
+    match kind {
+        // A tick: somebody else runs if the queue says so.
+        0..=3 => {
+            twin.now += run_length(weather, &mut word);
+            if twin.charge(q) { twin.reschedule(q) } else { None }
+        }
+        // Time passes, nobody looks.
+        4 => {
+            twin.now += run_length(weather, &mut word);
+            None
+        }
+        5 if weather == Weather::Storm => {
+            twin.now -= word.take(5_000_000);
+            twin.charge(q);
+            None
+        }
+        5 | 6 => twin.reschedule(q),
+        // The running one stops and starts again, which protects it anew.
+        7 => {
+            twin.charge(q);
+            twin.stop(q);
+            let picked = twin.pick(q)?;
+            twin.start(picked);
+            Some(picked)
+        }
+        8 => {
+            twin.yield_running(q);
+            twin.reschedule(q)
+        }
+        9 | 10 => {
+            let new = params(weather, &mut word);
+            twin.set_params(i, new);
+            None
+        }
+        // The running one blocks.
+        11 => {
+            let running = twin.running(q)?;
+            twin.now += run_length(weather, &mut word);
+            twin.dequeue(running, Departure::Sleep);
+            twin.reschedule(q)
+        }
+        // It comes, or goes in one of two ways.
+        _ => match twin.home[i] {
+            None => {
+                let arrival = if word.take(4) == 0 { Arrival::Fresh } else { Arrival::Returning };
+                if arrival == Arrival::Fresh {
+                    twin.forget(i);
+                }
+                twin.enqueue(i, q, arrival);
+                if word.take(4) != 0 && twin.preempts(i, arrival) { twin.reschedule(q) } else { None }
+            }
+            Some(from) => {
+                if word.take(2) == 0 {
+                    twin.dequeue(i, Departure::Sleep);
+                    return None;
+                }
+                twin.dequeue(i, Departure::Move);
+                if word.take(4) == 0 {
+                    let new = params(weather, &mut word);
+                    twin.set_params(i, new);
+                }
+                twin.enqueue(i, 1 - from, Arrival::Returning);
+                None
+            }
+        },
+    }
+}
+
+fn twin(weather: Weather, entities: usize, origins: Origins) -> Twin {
+    let mut word = Word(0x9e37_79b9_7f4a_7c15);
+    let all: Vec<_> = (0..entities)
+        .map(|_| {
+            word.0 = word.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            params(weather, &mut Word(word.0 >> 16))
+        })
+        .collect();
+    Twin::new(BASE_SLICE, TICK, origins, &all)
+}
+
+/// Plays a script. All picks, and how many operations were checked.
+fn play(weather: Weather, entities: usize, origins: Origins, script: &[u64]) -> (Vec<Option<usize>>, u64) {
+    let mut twin = twin(weather, entities, origins);
+    let picks = script.iter().map(|&word| step(&mut twin, weather, word)).collect();
+    (picks, twin.operations)
+}
+
+proptest! {
+    #[test]
+    fn the_queue_is_what_the_model_says(script in prop::collection::vec(any::<u64>(), 1..1500), entities in 2_usize..12) {
+        play(Weather::Fair, entities, USUAL_ORIGINS, &script);
+    }
+}
