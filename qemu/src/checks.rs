@@ -26,6 +26,8 @@ use crate::process;
 /// The longest any check may take.
 pub const LIMIT: Duration = Duration::from_secs(25 * 60);
 
+/// The variable by which boot tests find this program.
+const LAUNCHER_VARIABLE: &str = "QEMU_LAUNCHER";
 /// Kernels that must compile without a warning.
 const BUILD_LISTS: [&str; 5] = ["all", "none", "schedstats", "psi", "psi-default-enabled"];
 /// Bare-metal targets that `sched-core` must compile for, with `core` alone.
@@ -75,7 +77,10 @@ pub fn all() -> Vec<Check> {
         shows: "the kernel compiles without a warning",
         action: Action::Kernel(list),
     }));
-    let boots = cargo(&["test", "--package", "tests", "--", "--ignored", "--test-threads=1"]);
+    let mut boots = cargo(&["test", "--package", "tests", "--", "--ignored", "--test-threads=1"]);
+    if let Ok(this) = env::current_exe() {
+        boots.env(LAUNCHER_VARIABLE, this);
+    }
     checks.push(check("boots", "kernels boot in QEMU and do what they say", vec![boots]));
     checks
 }
