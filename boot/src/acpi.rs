@@ -49,9 +49,7 @@ struct LowMemory;
 impl AcpiHandler for LowMemory {
     unsafe fn map_physical_region<T>(&self, phys: usize, bytes: usize) -> PhysicalMapping<Self, T> {
         if (phys as u64).saturating_add(bytes as u64) > TEMPORARY_BYTES {
-            fail(format_args!(
-                "an ACPI table lies at {phys:#x}, {bytes} bytes long; tables below 4 GiB are needed"
-            ));
+            fail(format_args!("an ACPI table lies at {phys:#x}, {bytes} bytes long; tables below 4 GiB are needed"));
         }
         let virt = NonNull::new(layout::phys_to_virt(phys as u64)).expect("the map starts above 0");
         // SAFETY: The region is inside the temporary map.
@@ -78,9 +76,7 @@ pub(crate) unsafe fn read(rsdp_phys: Option<u64>, boot_apic_id: u32) -> Result<F
     let mut cpus = ArrayVec::new();
     let mut cpus_left_out = 0;
     let mut lapic_phys = u64::from(madt.get().local_apic_address);
-    cpus.push(Cpu {
-        apic_id: boot_apic_id,
-    });
+    cpus.push(Cpu { apic_id: boot_apic_id });
     for entry in madt.get().entries() {
         let (apic_id, flags) = match entry {
             MadtEntry::LocalApic(entry) => (u32::from(entry.apic_id), entry.flags),
@@ -100,41 +96,24 @@ pub(crate) unsafe fn read(rsdp_phys: Option<u64>, boot_apic_id: u32) -> Result<F
         }
     }
 
-    Ok(Facts {
-        cpus,
-        cpus_left_out,
-        lapic_phys,
-        power_off: power_off(&tables),
-    })
+    Ok(Facts { cpus, cpus_left_out, lapic_phys, power_off: power_off(&tables) })
 }
 
 /// Works out how to power off, if the tables say it in the usual way.
 fn power_off(tables: &AcpiTables<LowMemory>) -> Option<PowerOff> {
     let fadt = tables.find_table::<Fadt>().ok()?;
-    let sleep_type = tables
-        .dsdt()
-        .into_iter()
-        .chain(tables.ssdts())
-        .find_map(|table| {
-            let code = layout::phys_to_virt(table.address as u64);
-            // SAFETY: The crate has checked the table's checksum over this very range.
-            aml::find_s5(unsafe { core::slice::from_raw_parts(code, table.length as usize) })
-        })?;
+    let sleep_type = tables.dsdt().into_iter().chain(tables.ssdts()).find_map(|table| {
+        let code = layout::phys_to_virt(table.address as u64);
+        // SAFETY: The crate has checked the table's checksum over this very range.
+        aml::find_s5(unsafe { core::slice::from_raw_parts(code, table.length as usize) })
+    })?;
     let register = |address: GenericAddress, sleep_type: u8| {
-        let port = u16::try_from(address.address)
-            .ok()
-            .filter(|&port| port != 0)?;
-        (address.address_space == AddressSpace::SystemIo).then_some(PowerOffRegister {
-            port,
-            value: u16::from(sleep_type) << SLEEP_TYPE_SHIFT | SLEEP_ENABLE,
-        })
+        let port = u16::try_from(address.address).ok().filter(|&port| port != 0)?;
+        (address.address_space == AddressSpace::SystemIo)
+            .then_some(PowerOffRegister { port, value: u16::from(sleep_type) << SLEEP_TYPE_SHIFT | SLEEP_ENABLE })
     };
     Some(PowerOff {
         pm1a: register(fadt.pm1a_control_block().ok()?, sleep_type.a)?,
-        pm1b: fadt
-            .pm1b_control_block()
-            .ok()
-            .flatten()
-            .and_then(|address| register(address, sleep_type.b)),
+        pm1b: fadt.pm1b_control_block().ok().flatten().and_then(|address| register(address, sleep_type.b)),
     })
 }

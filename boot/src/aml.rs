@@ -35,13 +35,10 @@ const LARGEST_SLEEP_TYPE: u32 = 7;
 /// Finds the definition of `\_S5` in a table's byte code.
 pub fn find_s5(code: &[u8]) -> Option<SleepType> {
     let name = b"_S5_";
-    code.windows(name.len())
-        .enumerate()
-        .filter(|(_, window)| *window == name)
-        .find_map(|(at, _)| {
-            let named = matches!(code[..at], [.., NAME_OP] | [.., NAME_OP, ROOT_PREFIX]);
-            named.then(|| package(&code[at + name.len()..])).flatten()
-        })
+    code.windows(name.len()).enumerate().filter(|(_, window)| *window == name).find_map(|(at, _)| {
+        let named = matches!(code[..at], [.., NAME_OP] | [.., NAME_OP, ROOT_PREFIX]);
+        named.then(|| package(&code[at + name.len()..])).flatten()
+    })
 }
 
 /// Reads the first two elements of the package that starts `code`.

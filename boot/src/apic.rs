@@ -54,13 +54,7 @@ pub(crate) enum SendError {
 impl Apic {
     /// Finds out the mode, and maps the registers at `phys` if need be.
     pub fn new(phys: u64) -> Result<Self, MapError> {
-        if is_x2() {
-            Ok(Self::X2)
-        } else {
-            Ok(Self::Mapped(
-                paging::map_device(phys, REGISTER_BYTES)? as usize
-            ))
-        }
+        if is_x2() { Ok(Self::X2) } else { Ok(Self::Mapped(paging::map_device(phys, REGISTER_BYTES)? as usize)) }
     }
 
     /// Resets one CPU; it then waits for a start-up message.
@@ -78,9 +72,7 @@ impl Apic {
         match *self {
             Self::X2 => {
                 // SAFETY: x2APIC mode is on, and the commands sent here only reset or start another CPU.
-                unsafe {
-                    Msr::new(X2_COMMAND).write(u64::from(apic_id) << 32 | u64::from(command))
-                };
+                unsafe { Msr::new(X2_COMMAND).write(u64::from(apic_id) << 32 | u64::from(command)) };
                 Ok(())
             }
             Self::Mapped(_) if apic_id > MAX_X_ID => Err(SendError::IdTooLarge),

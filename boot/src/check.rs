@@ -14,8 +14,8 @@
 //! One step for each page-table entry present: about a thousand for the image and 512 MiB of RAM, about half a millisecond under TCG.
 
 use crate::layout::{
-    self, DEVICES, DEVICES_BYTES, DIRECT_MAP, DIRECT_MAP_BYTES, Image, KERNEL_BASE, PAGE,
-    STACK_SLOT_PAGES, STACK_SLOTS, STACKS,
+    self, DEVICES, DEVICES_BYTES, DIRECT_MAP, DIRECT_MAP_BYTES, Image, KERNEL_BASE, PAGE, STACK_SLOT_PAGES,
+    STACK_SLOTS, STACKS,
 };
 use crate::paging;
 use core::fmt;
@@ -109,31 +109,21 @@ struct Leaf {
 
 /// Walks the tables this CPU uses and checks them.
 pub fn check() -> Result<Report, Violation> {
-    if !Cr0::read().contains(Cr0Flags::WRITE_PROTECT)
-        || !Efer::read().contains(EferFlags::NO_EXECUTE_ENABLE)
-    {
+    if !Cr0::read().contains(Cr0Flags::WRITE_PROTECT) || !Efer::read().contains(EferFlags::NO_EXECUTE_ENABLE) {
         return Err(Violation::Control);
     }
     // The lock keeps tables from growing under the walk.
     paging::with(|space| {
         let image = space.image();
         let root = Cr3::read().0.start_address().as_u64();
-        let mut report = Report {
-            stacks: space.stacks(),
-            ..Report::default()
-        };
+        let mut report = Report { stacks: space.stacks(), ..Report::default() };
         // SAFETY: CR3 holds the root of our tables, and the lock is held.
-        unsafe {
-            walk(root, TOP_LEVEL, 0, (true, true, true), &mut |leaf| {
-                judge(&leaf, image, &mut report)
-            })?
-        };
+        unsafe { walk(root, TOP_LEVEL, 0, (true, true, true), &mut |leaf| judge(&leaf, image, &mut report))? };
         for slot in 0..space.stacks() {
             let guard = STACKS + slot * STACK_SLOT_PAGES * PAGE;
             let last = guard + (STACK_SLOT_PAGES - 1) * PAGE;
             // SAFETY: As above.
-            let (guard_mapped, last_mapped) =
-                unsafe { (is_mapped(root, guard), is_mapped(root, last)) };
+            let (guard_mapped, last_mapped) = unsafe { (is_mapped(root, guard), is_mapped(root, last)) };
             if guard_mapped || !last_mapped {
                 return Err(Violation::Guard(guard));
             }
@@ -143,10 +133,7 @@ pub fn check() -> Result<Report, Violation> {
             (report.read_only_bytes, image.rodata_start, image.data_start),
             (report.data_bytes, image.data_start, image.end),
         ];
-        match sizes
-            .iter()
-            .find(|&&(bytes, start, end)| bytes != end - start)
-        {
+        match sizes.iter().find(|&&(bytes, start, end)| bytes != end - start) {
             Some(&(_, start, _)) => Err(Violation::Section(KERNEL_BASE + start)),
             None => Ok(report),
         }
@@ -155,14 +142,7 @@ pub fn check() -> Result<Report, Violation> {
 
 /// Judges one leaf and counts it.
 fn judge(leaf: &Leaf, image: Image, report: &mut Report) -> Result<(), Violation> {
-    let &Leaf {
-        virt,
-        phys,
-        bytes,
-        may_write,
-        may_execute,
-        may_user,
-    } = leaf;
+    let &Leaf { virt, phys, bytes, may_write, may_execute, may_user } = leaf;
     let end = virt + (bytes - 1);
     let is_in = |start: u64, bytes: u64| virt >= start && end - start < bytes;
     if virt < LOWER_HALF_END {
@@ -200,8 +180,7 @@ fn judge(leaf: &Leaf, image: Image, report: &mut Report) -> Result<(), Violation
     } else if is_in(DEVICES, DEVICES_BYTES) {
         report.device_bytes += bytes;
     } else if is_in(STACKS, STACK_SLOTS * STACK_SLOT_PAGES * PAGE) {
-        if layout::is_stack_guard(virt) || virt >= STACKS + report.stacks * STACK_SLOT_PAGES * PAGE
-        {
+        if layout::is_stack_guard(virt) || virt >= STACKS + report.stacks * STACK_SLOT_PAGES * PAGE {
             return Err(Violation::Guard(virt));
         }
     } else {
@@ -238,14 +217,7 @@ unsafe fn walk(
         let phys = entry.addr().as_u64();
         if level == 1 || flags.contains(Flags::HUGE_PAGE) {
             let (may_write, may_execute, may_user) = rights;
-            visit(Leaf {
-                virt,
-                phys,
-                bytes,
-                may_write,
-                may_execute,
-                may_user,
-            })?;
+            visit(Leaf { virt, phys, bytes, may_write, may_execute, may_user })?;
         } else {
             // SAFETY: A present entry that is no leaf leads to a table of the next level.
             unsafe { walk(phys, level - 1, virt, rights, visit)? };

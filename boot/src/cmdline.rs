@@ -118,14 +118,8 @@ impl<'a> Param<'a> {
         let token = unquoted(token);
         match token.iter().skip(1).position(|&byte| byte == b'=') {
             // `skip` has taken one byte: the key ends one byte later.
-            Some(at) => Self {
-                key: Key(&token[..=at]),
-                value: Some(unquoted(&token[at + 2..])),
-            },
-            None => Self {
-                key: Key(token),
-                value: None,
-            },
+            Some(at) => Self { key: Key(&token[..=at]), value: Some(unquoted(&token[at + 2..])) },
+            None => Self { key: Key(token), value: None },
         }
     }
 }
@@ -140,10 +134,7 @@ impl<'a> Key<'a> {
     pub fn strip_prefix(&self, prefix: &str) -> Option<Key<'a>> {
         let plain = |byte: u8| if byte == b'-' { b'_' } else { byte };
         let (head, tail) = self.0.split_at_checked(prefix.len())?;
-        head.iter()
-            .zip(prefix.bytes())
-            .all(|(&a, b)| plain(a) == plain(b))
-            .then_some(Key(tail))
+        head.iter().zip(prefix.bytes()).all(|(&a, b)| plain(a) == plain(b)).then_some(Key(tail))
     }
 }
 
@@ -168,10 +159,7 @@ impl fmt::Display for Text<'_> {
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBoolean => write!(
-                f,
-                "a boolean is accepted: 1, y, t, e, on or 0, n, f, d, off"
-            ),
+            Self::NotBoolean => write!(f, "a boolean is accepted: 1, y, t, e, on or 0, n, f, d, off"),
             Self::NotInRange { min, max } => {
                 write!(f, "a decimal number from {min} to {max} is accepted")
             }
@@ -203,10 +191,7 @@ pub fn parse_bool(value: &[u8]) -> Result<bool, ValueError> {
 
 /// Reads a decimal number in `range`; digits only.
 pub fn parse_unsigned(value: &[u8], range: RangeInclusive<u64>) -> Result<u64, ValueError> {
-    let refused = ValueError::NotInRange {
-        min: *range.start(),
-        max: *range.end(),
-    };
+    let refused = ValueError::NotInRange { min: *range.start(), max: *range.end() };
     if value.is_empty() {
         return Err(refused);
     }
@@ -222,10 +207,7 @@ pub fn parse_unsigned(value: &[u8], range: RangeInclusive<u64>) -> Result<u64, V
 
 /// Reads one of some words and returns its place among them.
 pub fn parse_word(value: &[u8], words: &'static [&'static str]) -> Result<usize, ValueError> {
-    words
-        .iter()
-        .position(|word| word.as_bytes() == value)
-        .ok_or(ValueError::NotOneOf(words))
+    words.iter().position(|word| word.as_bytes() == value).ok_or(ValueError::NotOneOf(words))
 }
 
 fn is_blank(byte: u8) -> bool {

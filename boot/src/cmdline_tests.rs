@@ -6,16 +6,11 @@ type Pair<'a> = (&'a str, Option<&'a str>);
 
 fn split(line: &str) -> Vec<(String, Option<String>)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    params(line.as_bytes())
-        .map(|p| (text(p.key.0), p.value.map(text)))
-        .collect()
+    params(line.as_bytes()).map(|p| (text(p.key.0), p.value.map(text))).collect()
 }
 
 fn assert_split(line: &str, expected: &[Pair<'_>]) {
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|&(k, v)| (k.to_owned(), v.map(str::to_owned)))
-        .collect();
+    let expected: Vec<_> = expected.iter().map(|&(k, v)| (k.to_owned(), v.map(str::to_owned))).collect();
     assert_eq!(split(line), expected, "{line:?}");
 }
 
@@ -25,11 +20,7 @@ fn blanks_separate_and_the_first_equals_sign_splits() {
     assert_split(" \t\n\x0b ", &[]);
     assert_split(
         "  schedstats=enable\tpsi=1\nquiet ",
-        &[
-            ("schedstats", Some("enable")),
-            ("psi", Some("1")),
-            ("quiet", None),
-        ],
+        &[("schedstats", Some("enable")), ("psi", Some("1")), ("quiet", None)],
     );
     assert_split("run=pipe:loops=5", &[("run", Some("pipe:loops=5"))]);
     assert_split("a= b", &[("a", Some("")), ("b", None)]);
@@ -38,10 +29,7 @@ fn blanks_separate_and_the_first_equals_sign_splits() {
 
 #[test]
 fn order_is_kept_so_that_the_last_one_can_win() {
-    assert_split(
-        "a=1 b a=2",
-        &[("a", Some("1")), ("b", None), ("a", Some("2"))],
-    );
+    assert_split("a=1 b a=2", &[("a", Some("1")), ("b", None), ("a", Some("2"))]);
 }
 
 #[test]
@@ -74,10 +62,7 @@ fn dashes_and_underscores_are_the_same_in_keys_only() {
     assert!(key.is("sched_policy-x"));
     assert!(!key.is("sched_policy"));
     assert!(!key.is("sched_policy_xy"));
-    assert_eq!(
-        Key(b"sysctl.kernel.a-b").strip_prefix("sysctl."),
-        Some(Key(b"kernel.a-b"))
-    );
+    assert_eq!(Key(b"sysctl.kernel.a-b").strip_prefix("sysctl."), Some(Key(b"kernel.a-b")));
     assert_eq!(Key(b"sys").strip_prefix("sysctl."), None);
     assert_split("a_b=a-b", &[("a_b", Some("a-b"))]);
 }
@@ -93,20 +78,14 @@ fn any_byte_can_be_given_and_printed() {
 
 #[test]
 fn booleans_are_read_by_one_or_two_characters() {
-    for yes in [
-        "1", "y", "Y", "t", "true", "enable", "on", "ON", "oN", "yellow", "10",
-    ] {
+    for yes in ["1", "y", "Y", "t", "true", "enable", "on", "ON", "oN", "yellow", "10"] {
         assert_eq!(parse_bool(yes.as_bytes()), Ok(true), "{yes}");
     }
     for no in ["0", "n", "No", "f", "F", "disable", "off", "of", "OF", "01"] {
         assert_eq!(parse_bool(no.as_bytes()), Ok(false), "{no}");
     }
     for wrong in ["", "o", "ox", "2", "-1", " 1", "\"1", "maybe"] {
-        assert_eq!(
-            parse_bool(wrong.as_bytes()),
-            Err(ValueError::NotBoolean),
-            "{wrong}"
-        );
+        assert_eq!(parse_bool(wrong.as_bytes()), Err(ValueError::NotBoolean), "{wrong}");
     }
 }
 
@@ -114,38 +93,16 @@ fn booleans_are_read_by_one_or_two_characters() {
 fn numbers_are_decimal_and_bounded() {
     assert_eq!(parse_unsigned(b"0", 0..=u64::MAX), Ok(0));
     assert_eq!(parse_unsigned(b"007", 1..=7), Ok(7));
-    assert_eq!(
-        parse_unsigned(b"18446744073709551615", 0..=u64::MAX),
-        Ok(u64::MAX)
-    );
-    for wrong in [
-        "",
-        "-1",
-        "+1",
-        "1 ",
-        "0x1",
-        "1_000",
-        "1.0",
-        "18446744073709551616",
-        "99999999999999999999999",
-    ] {
+    assert_eq!(parse_unsigned(b"18446744073709551615", 0..=u64::MAX), Ok(u64::MAX));
+    for wrong in ["", "-1", "+1", "1 ", "0x1", "1_000", "1.0", "18446744073709551616", "99999999999999999999999"] {
         assert_eq!(
             parse_unsigned(wrong.as_bytes(), 0..=u64::MAX),
-            Err(ValueError::NotInRange {
-                min: 0,
-                max: u64::MAX
-            }),
+            Err(ValueError::NotInRange { min: 0, max: u64::MAX }),
             "{wrong}"
         );
     }
-    assert_eq!(
-        parse_unsigned(b"8", 1..=7),
-        Err(ValueError::NotInRange { min: 1, max: 7 })
-    );
-    assert_eq!(
-        parse_unsigned(b"0", 1..=7),
-        Err(ValueError::NotInRange { min: 1, max: 7 })
-    );
+    assert_eq!(parse_unsigned(b"8", 1..=7), Err(ValueError::NotInRange { min: 1, max: 7 }));
+    assert_eq!(parse_unsigned(b"0", 1..=7), Err(ValueError::NotInRange { min: 1, max: 7 }));
 }
 
 #[test]
@@ -153,27 +110,15 @@ fn words_are_read_whole() {
     const WORDS: &[&str] = &["enable", "disable"];
     assert_eq!(parse_word(b"disable", WORDS), Ok(1));
     for wrong in ["", "dis", "Disable", "disabled"] {
-        assert_eq!(
-            parse_word(wrong.as_bytes(), WORDS),
-            Err(ValueError::NotOneOf(WORDS))
-        );
+        assert_eq!(parse_word(wrong.as_bytes(), WORDS), Err(ValueError::NotOneOf(WORDS)));
     }
 }
 
 #[test]
 fn errors_say_what_is_accepted() {
-    assert_eq!(
-        ValueError::NotInRange { min: 0, max: 2 }.to_string(),
-        "a decimal number from 0 to 2 is accepted"
-    );
-    assert_eq!(
-        ValueError::NotOneOf(&["15", "16", "17"]).to_string(),
-        "15, 16 or 17 is accepted"
-    );
-    assert_eq!(
-        ValueError::NotOneOf(&["off"]).to_string(),
-        "off is accepted"
-    );
+    assert_eq!(ValueError::NotInRange { min: 0, max: 2 }.to_string(), "a decimal number from 0 to 2 is accepted");
+    assert_eq!(ValueError::NotOneOf(&["15", "16", "17"]).to_string(), "15, 16 or 17 is accepted");
+    assert_eq!(ValueError::NotOneOf(&["off"]).to_string(), "off is accepted");
     assert!(ValueError::NotBoolean.to_string().contains("off"));
 }
 

@@ -28,6 +28,7 @@ use crate::info::BootInfo;
 use crate::layout::{self, PAGE};
 use crate::paging::{self, MapError};
 use crate::start::{CPU_STACK_PAGES, MAX_CPUS};
+use crate::traps;
 use core::fmt;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -77,10 +78,7 @@ impl fmt::Display for StartError {
             Self::IdTooLarge => write!(f, "its APIC identifier needs x2APIC mode, which is off"),
             Self::ApicBusy => write!(f, "the local APIC does not send"),
             Self::Silent => write!(f, "no answer within {START_LIMIT_MS} ms"),
-            Self::Stuck => write!(
-                f,
-                "it answered but was not ready within {START_LIMIT_MS} ms"
-            ),
+            Self::Stuck => write!(f, "it answered but was not ready within {START_LIMIT_MS} ms"),
         }
     }
 }
@@ -133,9 +131,7 @@ impl Start {
 
     /// Moves the ticket, if it is where it should be.
     fn change(&self, from: u32, to: u32) -> bool {
-        self.state
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Waits until the ticket is in one of `states`; returns whether it got there in time.
@@ -182,19 +178,13 @@ pub fn start_cpu(info: &BootInfo, index: usize, entry: fn(usize) -> !) -> Result
     let stack = paging::map_stack(CPU_STACK_PAGES)?;
     start.apic_id.store(cpu.apic_id, Ordering::Relaxed);
     let (tables, flags) = Cr3::read_raw();
-    start.tables.store(
-        tables.start_address().as_u64() | u64::from(flags),
-        Ordering::Relaxed,
-    );
+    start.tables.store(tables.start_address().as_u64() | u64::from(flags), Ordering::Relaxed);
     start.stack_top.store(stack.top, Ordering::Relaxed);
     start.efer.store(Efer::read_raw(), Ordering::Relaxed);
     start.cr0.store(Cr0::read_raw(), Ordering::Relaxed);
     start.cr4.store(Cr4::read_raw(), Ordering::Relaxed);
     start.index.store(index as u64, Ordering::Relaxed);
-    start.x2.store(
-        u32::from(matches!(starter.apic, Apic::X2)),
-        Ordering::Relaxed,
-    );
+    start.x2.store(u32::from(matches!(starter.apic, Apic::X2)), Ordering::Relaxed);
     start.entry.call_once(|| entry);
     starter.point_trampoline_at(start);
     start.state.store(WAITING, Ordering::Release);
@@ -214,10 +204,7 @@ pub fn start_cpu(info: &BootInfo, index: usize, entry: fn(usize) -> !) -> Result
 impl Starter {
     fn new(info: &BootInfo) -> Result<Self, StartError> {
         let (page_phys, tables) = paging::trampoline_tables()?.ok_or(StartError::NoLowPage)?;
-        let starter = Self {
-            apic: Apic::new(info.lapic_phys)?,
-            page_phys,
-        };
+        let starter = Self { apic: Apic::new(info.lapic_phys)?, page_phys };
         // SAFETY: The page is set aside for this, and no CPU runs on it yet.
         unsafe { install(page_phys, tables) };
         Ok(starter)
@@ -269,23 +256,15 @@ unsafe fn install(page_phys: u64, tables_phys: u64) {
     let bytes = offset(&raw const boot_trampoline_end);
     assert!(bytes <= PAGE, "the trampoline fits a page");
     let patches = [
-        (
-            &raw const boot_trampoline_gdt_base,
-            page_phys + offset(&raw const boot_trampoline_gdt),
-        ),
-        (
-            &raw const boot_trampoline_far,
-            page_phys + offset(&raw const boot_trampoline_long),
-        ),
+        (&raw const boot_trampoline_gdt_base, page_phys + offset(&raw const boot_trampoline_gdt)),
+        (&raw const boot_trampoline_far, page_phys + offset(&raw const boot_trampoline_long)),
         (&raw const boot_trampoline_tables, tables_phys),
     ];
     // SAFETY: The caller's page; the patched words lie in it and hold values below 4 GiB.
     unsafe {
         page.copy_from_nonoverlapping(&raw const boot_trampoline, bytes as usize);
         for (symbol, value) in patches {
-            page.add(offset(symbol) as usize)
-                .cast::<u32>()
-                .write_unaligned(value as u32);
+            page.add(offset(symbol) as usize).cast::<u32>().write_unaligned(value as u32);
         }
     }
 }
@@ -342,6 +321,7 @@ extern "C" fn enter() -> ! {
 
 /// The first Rust of a started CPU.
 extern "C" fn arrive(start: &'static Start) -> ! {
+    traps::load();
     if start.x2.load(Ordering::Relaxed) != 0 && !apic::is_x2() {
         apic::enter_x2();
     }

@@ -146,6 +146,14 @@ boot_fail32:
 8:  movw ${fail_port}, %dx
     movl ${fail_code}, %eax
     outl %eax, %dx
+    # Still here: no such device. In a virtual machine, QEMU's power-off port.
+    movl $1, %eax
+    cpuid
+    testl %ecx, %ecx                # bit 31: runs under a hypervisor
+    jns 9f
+    movw ${vm_power_off_port}, %dx
+    movw ${vm_power_off_value}, %ax
+    outw %ax, %dx
 9:  cli
     hlt
     jmp 9b
@@ -192,7 +200,7 @@ boot_gdt_pointer_low:
     .long boot_gdt - {base}
 
 boot_message_not_pvh:
-    .asciz "boot: not started by a PVH loader: no hvm_start_info; the machine ends\n"
+    .asciz "boot: no hvm_start_info: not a PVH loader, or a command line too long for it (at most 2047 bytes are accepted); the machine ends\n"
 boot_message_no_map:
     .asciz "boot: the loader gave no memory map (hvm_start_info version 1 or later is needed); the machine ends\n"
 boot_message_no_memory:

@@ -35,11 +35,7 @@ impl Frames {
 
     /// Frames in the longest contiguous run.
     pub fn longest_run(&self) -> u64 {
-        self.free
-            .iter()
-            .map(|region| region.bytes() / PAGE)
-            .max()
-            .unwrap_or(0)
+        self.free.iter().map(|region| region.bytes() / PAGE).max().unwrap_or(0)
     }
 
     /// The regions nobody has yet.
@@ -50,10 +46,7 @@ impl Frames {
     /// Hands out `count` contiguous frames and returns the first one's physical address.
     pub fn alloc(&mut self, count: u64) -> Option<u64> {
         let bytes = count.checked_mul(PAGE).filter(|&bytes| bytes > 0)?;
-        let index = self
-            .free
-            .iter()
-            .position(|region| region.bytes() >= bytes)?;
+        let index = self.free.iter().position(|region| region.bytes() >= bytes)?;
         let region = &mut self.free[index];
         let phys = region.start;
         region.start += bytes;
@@ -69,15 +62,7 @@ mod tests {
     use super::*;
 
     fn frames(regions: &[(u64, u64)]) -> Frames {
-        Frames::new(
-            regions
-                .iter()
-                .map(|&(start, end)| MemoryRegion {
-                    start: start * PAGE,
-                    end: end * PAGE,
-                })
-                .collect(),
-        )
+        Frames::new(regions.iter().map(|&(start, end)| MemoryRegion { start: start * PAGE, end: end * PAGE }).collect())
     }
 
     #[test]

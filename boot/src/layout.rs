@@ -81,8 +81,7 @@ pub fn phys_to_virt(phys: u64) -> *mut u8 {
 /// Returns whether `address` lies on a guard page, that is: an access there is a stack overflow.
 pub fn is_stack_guard(address: u64) -> bool {
     let slot_bytes = STACK_SLOT_PAGES * PAGE;
-    (STACKS..STACKS + STACK_SLOTS * slot_bytes).contains(&address)
-        && (address - STACKS) % slot_bytes < PAGE
+    (STACKS..STACKS + STACK_SLOTS * slot_bytes).contains(&address) && (address - STACKS) % slot_bytes < PAGE
 }
 
 #[cfg(test)]

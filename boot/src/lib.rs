@@ -47,6 +47,8 @@ pub mod pvh;
 pub mod serial;
 #[cfg(target_arch = "x86_64")]
 pub mod start;
+#[cfg(target_arch = "x86_64")]
+mod traps;
 
 mod info;
 

@@ -83,16 +83,12 @@ impl MemoryRegion {
 pub fn ram(map: impl Iterator<Item = Entry> + Clone) -> Regions {
     let mut regions = Regions::new();
     for entry in map.clone().filter(|entry| entry.kind == Kind::Ram) {
-        if let Some(region) =
-            MemoryRegion::inwards(entry.start, entry.start.saturating_add(entry.len))
-        {
+        if let Some(region) = MemoryRegion::inwards(entry.start, entry.start.saturating_add(entry.len)) {
             add(&mut regions, region);
         }
     }
     for entry in map.filter(|entry| entry.kind == Kind::Other) {
-        if let Some(hole) =
-            MemoryRegion::outwards(entry.start, entry.start.saturating_add(entry.len))
-        {
+        if let Some(hole) = MemoryRegion::outwards(entry.start, entry.start.saturating_add(entry.len)) {
             cut(&mut regions, hole);
         }
     }
@@ -132,11 +128,8 @@ pub fn total_bytes(regions: &[MemoryRegion]) -> u64 {
 fn insert_sorted(regions: &mut Regions, new: MemoryRegion) {
     if regions.is_full() {
         // I3: the smallest region is given up, be it the new one.
-        let (index, smallest) = regions
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, region)| region.bytes())
-            .expect("a full list is not empty");
+        let (index, smallest) =
+            regions.iter().enumerate().min_by_key(|(_, region)| region.bytes()).expect("a full list is not empty");
         if smallest.bytes() >= new.bytes() {
             return;
         }
@@ -162,10 +155,7 @@ mod tests {
 
     fn assert_invariants(regions: &[MemoryRegion]) {
         for r in regions {
-            assert!(
-                r.start < r.end && r.start % P == 0 && r.end % P == 0,
-                "{r:x?}"
-            );
+            assert!(r.start < r.end && r.start % P == 0 && r.end % P == 0, "{r:x?}");
         }
         for pair in regions.windows(2) {
             assert!(pair[0].end <= pair[1].start, "{pair:x?}");
@@ -182,29 +172,19 @@ mod tests {
             entry(0x1ffe_0000, 0x2_0000, Kind::Other),
         ];
         let got = ram(map.into_iter());
-        assert_eq!(
-            got.as_slice(),
-            [region(0, 0x9f000), region(0x10_0000, 0x1ffe_0000)]
-        );
+        assert_eq!(got.as_slice(), [region(0, 0x9f000), region(0x10_0000, 0x1ffe_0000)]);
     }
 
     #[test]
     fn unsorted_touching_and_overlapping_entries_become_one() {
-        let map = [
-            entry(4 * P, 2 * P, Kind::Ram),
-            entry(0, 2 * P, Kind::Ram),
-            entry(P, 3 * P, Kind::Ram),
-        ];
+        let map = [entry(4 * P, 2 * P, Kind::Ram), entry(0, 2 * P, Kind::Ram), entry(P, 3 * P, Kind::Ram)];
         assert_eq!(ram(map.into_iter()).as_slice(), [region(0, 6 * P)]);
     }
 
     #[test]
     fn a_reserved_entry_wins_and_takes_whole_pages() {
         let map = [entry(2 * P + 5, 1, Kind::Other), entry(0, 6 * P, Kind::Ram)];
-        assert_eq!(
-            ram(map.into_iter()).as_slice(),
-            [region(0, 2 * P), region(3 * P, 6 * P)]
-        );
+        assert_eq!(ram(map.into_iter()).as_slice(), [region(0, 2 * P), region(3 * P, 6 * P)]);
     }
 
     #[test]
@@ -255,10 +235,8 @@ mod tests {
                         let inside = |e: &&Entry| e.start < hi && e.start + e.len > lo;
                         let reserved = map.iter().filter(inside).any(|e| e.kind == Kind::Other);
                         // A page is RAM when one entry, or touching whole-page parts, cover it.
-                        let covered = map
-                            .iter()
-                            .filter(|e| e.kind == Kind::Ram)
-                            .any(|e| e.start <= lo && e.start + e.len >= hi);
+                        let covered =
+                            map.iter().filter(|e| e.kind == Kind::Ram).any(|e| e.start <= lo && e.start + e.len >= hi);
                         let got_page = got.iter().any(|r| r.start <= lo && hi <= r.end);
                         assert_eq!(got_page, covered && !reserved, "{map:x?} page {page}");
                     }

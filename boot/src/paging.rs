@@ -18,16 +18,13 @@
 //! One lock, held with interrupts off, for a few table writes.
 
 use crate::frames::Frames;
-use crate::layout::{
-    self, DEVICES, DEVICES_BYTES, DIRECT_MAP, Image, PAGE, STACK_SLOT_PAGES, STACKS,
-};
+use crate::layout::{self, DEVICES, DEVICES_BYTES, DIRECT_MAP, Image, PAGE, STACK_SLOT_PAGES, STACKS};
 use crate::memory::{MemoryRegion, Regions};
 use core::fmt;
 use spin::mutex::SpinMutex;
 use x86_64::structures::paging::mapper::{MapToError, OffsetPageTable};
 use x86_64::structures::paging::{
-    FrameAllocator, Mapper, Page, PageSize, PageTable, PageTableFlags as Flags, PhysFrame,
-    Size1GiB, Size2MiB, Size4KiB,
+    FrameAllocator, Mapper, Page, PageSize, PageTable, PageTableFlags as Flags, PhysFrame, Size1GiB, Size2MiB, Size4KiB,
 };
 use x86_64::{PhysAddr, VirtAddr};
 
@@ -69,11 +66,7 @@ impl fmt::Display for MapError {
         match self {
             Self::OutOfMemory => write!(f, "no memory is left"),
             Self::StackSize { pages } => {
-                write!(
-                    f,
-                    "a stack of {pages} pages: 1 to {} are possible",
-                    STACK_SLOT_PAGES - 1
-                )
+                write!(f, "a stack of {pages} pages: 1 to {} are possible", STACK_SLOT_PAGES - 1)
             }
             Self::AreaFull => write!(f, "the address area is full"),
         }
@@ -104,9 +97,7 @@ struct TableFrames<'a>(&'a mut Frames);
 // SAFETY: `Frames` hands out every frame once (frames.rs, I1).
 unsafe impl FrameAllocator<Size4KiB> for TableFrames<'_> {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
-        self.0
-            .alloc(1)
-            .map(|phys| PhysFrame::containing_address(PhysAddr::new(phys)))
+        self.0.alloc(1).map(|phys| PhysFrame::containing_address(PhysAddr::new(phys)))
     }
 }
 
@@ -130,20 +121,10 @@ pub(crate) unsafe fn build(
     };
     let pml4_phys = new_root()?;
     let trampoline = match trampoline_phys {
-        Some(page_phys) => Some(Trampoline {
-            page_phys,
-            pml4_phys: new_root()?,
-        }),
+        Some(page_phys) => Some(Trampoline { page_phys, pml4_phys: new_root()? }),
         None => None,
     };
-    let mut space = Space {
-        frames,
-        pml4_phys,
-        image,
-        stacks: 0,
-        next_device: DEVICES,
-        trampoline,
-    };
+    let mut space = Space { frames, pml4_phys, image, stacks: 0, next_device: DEVICES, trampoline };
 
     for &region in ram {
         space.map_direct(region)?;
@@ -214,25 +195,15 @@ pub fn map_device(phys: u64, len: usize) -> Result<*mut u8, MapError> {
 /// Returns the page's address and the tables', or nothing if there is no such page. For one call.
 pub(crate) fn trampoline_tables() -> Result<Option<(u64, u64)>, MapError> {
     with(|space| {
-        let Some(Trampoline {
-            page_phys,
-            pml4_phys,
-        }) = space.trampoline
-        else {
+        let Some(Trampoline { page_phys, pml4_phys }) = space.trampoline else {
             return Ok(None);
         };
         space.map_in::<Size4KiB>(pml4_phys, page_phys, page_phys, READ_EXECUTE)?;
         let slot = (layout::KERNEL_BASE >> 39 & 511) as usize * size_of::<u64>();
         // SAFETY: Both roots are ours, in the map of all RAM; the lock is held.
         unsafe {
-            let image = layout::phys_to_virt(space.pml4_phys)
-                .add(slot)
-                .cast::<u64>()
-                .read();
-            layout::phys_to_virt(pml4_phys)
-                .add(slot)
-                .cast::<u64>()
-                .write(image);
+            let image = layout::phys_to_virt(space.pml4_phys).add(slot).cast::<u64>().read();
+            layout::phys_to_virt(pml4_phys).add(slot).cast::<u64>().write(image);
         }
         Ok(Some((page_phys, pml4_phys)))
     })
@@ -263,10 +234,7 @@ pub fn longest_free_run() -> u64 {
 /// Runs `f` on the address space, with interrupts off so that an interrupt handler may map, too.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Space) -> R) -> R {
     x86_64::instructions::interrupts::without_interrupts(|| {
-        f(SPACE
-            .lock()
-            .as_mut()
-            .expect("the page tables are built before anything is mapped"))
+        f(SPACE.lock().as_mut().expect("the page tables are built before anything is mapped"))
     })
 }
 
@@ -325,13 +293,7 @@ impl Space {
         self.map_in::<S>(self.pml4_phys, virt, phys, flags)
     }
 
-    fn map_in<S: PageSize>(
-        &mut self,
-        pml4_phys: u64,
-        virt: u64,
-        phys: u64,
-        flags: Flags,
-    ) -> Result<(), MapError>
+    fn map_in<S: PageSize>(&mut self, pml4_phys: u64, virt: u64, phys: u64, flags: Flags) -> Result<(), MapError>
     where
         for<'a> OffsetPageTable<'a>: Mapper<S>,
     {

@@ -73,16 +73,8 @@ impl StartInfo {
         (0..count).map(move |i| {
             // SAFETY: The caller vouches for the loader's table, which has that many entries.
             let entry = unsafe { first.add(i).read_unaligned() };
-            let kind = if entry.kind == KIND_RAM {
-                Kind::Ram
-            } else {
-                Kind::Other
-            };
-            Entry {
-                start: entry.start,
-                len: entry.len,
-                kind,
-            }
+            let kind = if entry.kind == KIND_RAM { Kind::Ram } else { Kind::Other };
+            Entry { start: entry.start, len: entry.len, kind }
         })
     }
 }
@@ -95,6 +87,8 @@ core::arch::global_asm!(
     stack_bytes = const 64 * 1024,
     fail_port = const crate::serial::EXIT_PORT,
     fail_code = const crate::serial::EXIT_FAILED,
+    vm_power_off_port = const crate::serial::VM_POWER_OFF.port,
+    vm_power_off_value = const crate::serial::VM_POWER_OFF.value,
     start = sym crate::start::start,
     options(att_syntax)
 );

@@ -13,7 +13,7 @@
 //! # Cost
 //! A few port accesses a byte.
 
-use crate::PowerOff;
+use crate::{PowerOff, PowerOffRegister};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering};
 use x86_64::instructions::port::Port;
@@ -29,6 +29,9 @@ pub const EXIT_FAILED: u32 = 0x11;
 /// Value written there after a panic.
 pub const EXIT_PANIC: u32 = 0x12;
 
+/// How QEMU's usual machines (`pc`, `q35`) power off, tried when ACPI has not said how, and only in a virtual machine.
+pub(crate) const VM_POWER_OFF: PowerOffRegister = PowerOffRegister { port: 0x604, value: 0x2000 };
+
 /// How often the port is asked for room before a byte is sent regardless.
 const MAX_POLLS: u32 = 1_000_000;
 const LINE_STATUS: u16 = COM1 + 5;
@@ -43,15 +46,7 @@ pub struct Com1;
 impl Com1 {
     /// Sets 115200 baud, 8 bits, no parity, FIFOs on, no interrupts.
     pub fn init() {
-        for (offset, value) in [
-            (1, 0x00),
-            (3, 0x80),
-            (0, 0x01),
-            (1, 0x00),
-            (3, 0x03),
-            (2, 0xc7),
-            (4, 0x03),
-        ] {
+        for (offset, value) in [(1, 0x00), (3, 0x80), (0, 0x01), (1, 0x00), (3, 0x03), (2, 0xc7), (4, 0x03)] {
             // SAFETY: The first serial port's registers; setting them up has no effect on memory.
             unsafe { Port::<u8>::new(COM1 + offset).write(value) };
         }
@@ -83,8 +78,10 @@ pub fn exit(code: u32, power_off: Option<PowerOff>) -> ! {
     x86_64::instructions::interrupts::disable();
     // SAFETY: The port belongs to QEMU's exit device, or to nothing.
     unsafe { Port::<u32>::new(EXIT_PORT).write(code) };
-    if let Some(power_off) = power_off {
-        power_off.power_off();
+    match power_off {
+        Some(power_off) => power_off.power_off(),
+        None if is_virtual() => PowerOff { pm1a: VM_POWER_OFF, pm1b: None }.power_off(),
+        None => {}
     }
     loop {
         x86_64::instructions::hlt();
@@ -102,22 +99,22 @@ pub fn fail(why: fmt::Arguments<'_>) -> ! {
 /// Keeps how to power off, for failures after this.
 pub(crate) fn remember_power_off(power_off: Option<PowerOff>) {
     let word = power_off.map_or(0, |p| {
-        let b = p
-            .pm1b
-            .map_or(0, |b| u64::from(b.port) << 32 | u64::from(b.value) << 48);
+        let b = p.pm1b.map_or(0, |b| u64::from(b.port) << 32 | u64::from(b.value) << 48);
         u64::from(p.pm1a.port) | u64::from(p.pm1a.value) << 16 | b
     });
     POWER_OFF.store(word, Ordering::Relaxed);
+}
+
+/// Whether a hypervisor says that it is there.
+fn is_virtual() -> bool {
+    core::arch::x86_64::__cpuid(1).ecx >> 31 != 0
 }
 
 fn known_power_off() -> Option<PowerOff> {
     let word = POWER_OFF.load(Ordering::Relaxed);
     let register = |bits: u64| {
         let (port, value) = (bits as u16, (bits >> 16) as u16);
-        (port != 0).then_some(crate::PowerOffRegister { port, value })
+        (port != 0).then_some(PowerOffRegister { port, value })
     };
-    Some(PowerOff {
-        pm1a: register(word)?,
-        pm1b: register(word >> 32),
-    })
+    Some(PowerOff { pm1a: register(word)?, pm1b: register(word >> 32) })
 }

@@ -21,7 +21,7 @@ use crate::memory::{self, MemoryRegion, Regions};
 use crate::paging;
 use crate::pvh::StartInfo;
 use crate::serial::{self, Com1, fail};
-use crate::{acpi, apic};
+use crate::{acpi, apic, traps};
 use arrayvec::ArrayVec;
 use spin::Once;
 
@@ -54,27 +54,22 @@ static INFO: Once<BootInfo> = Once::new();
 /// Called once, by `entry.s`, with the temporary tables loaded and the physical address of the loader's structure.
 pub unsafe extern "C" fn start(start_info_phys: u64) -> ! {
     Com1::init();
+    traps::load();
     // SAFETY: entry.s has checked the magic number; the temporary tables map it.
     let start_info = unsafe { &*layout::phys_to_virt(start_info_phys).cast::<StartInfo>() };
+
+    // First, so that every failure after it can power the machine off.
+    // SAFETY: Temporary tables.
+    let facts = unsafe { acpi::read(start_info.rsdp_phys(), apic::current_apic_id()) }
+        .unwrap_or_else(|error| fail(format_args!("no CPUs found, ACPI's tables are needed: {error:?}")));
+    serial::remember_power_off(facts.power_off);
 
     // SAFETY: Temporary tables, loader's structure.
     let ram = memory::ram(unsafe { start_info.memory_map() });
     let image = layout::image();
     let mut free = ram.clone();
-    memory::cut(
-        &mut free,
-        MemoryRegion {
-            start: 0,
-            end: LOW_MEMORY_END,
-        },
-    );
-    memory::cut(
-        &mut free,
-        MemoryRegion {
-            start: image.text_start,
-            end: image.end,
-        },
-    );
+    memory::cut(&mut free, MemoryRegion { start: 0, end: LOW_MEMORY_END });
+    memory::cut(&mut free, MemoryRegion { start: image.text_start, end: image.end });
     let free_bytes = memory::total_bytes(&free);
     if free_bytes < MIN_FREE_BYTES {
         fail(format_args!(
@@ -86,38 +81,19 @@ pub unsafe extern "C" fn start(start_info_phys: u64) -> ! {
 
     // SAFETY: Temporary tables, loader's structure.
     let (cmdline, cmdline_cut) = unsafe { copy_cmdline(start_info.cmdline_phys()) };
-    // SAFETY: Temporary tables.
-    let facts = unsafe { acpi::read(start_info.rsdp_phys(), apic::current_apic_id()) }
-        .unwrap_or_else(|error| {
-            fail(format_args!(
-                "no CPUs found, ACPI's tables are needed: {error:?}"
-            ))
-        });
-    serial::remember_power_off(facts.power_off);
-
     // The firmware keeps its own data in page 0 and near it, and the loader's are copied: the rest of the low memory is ours.
     let trampoline_phys = ram
         .iter()
-        .map(|region| {
-            (
-                region.start.max(LOWEST_TRAMPOLINE),
-                region.end.min(LOW_MEMORY_END),
-            )
-        })
+        .map(|region| (region.start.max(LOWEST_TRAMPOLINE), region.end.min(LOW_MEMORY_END)))
         .find_map(|(start, end)| (start + PAGE <= end).then_some(start));
 
     // SAFETY: The temporary tables are loaded; the regions come from the memory map.
     let pml4_phys = unsafe { paging::build(&ram, free, image, trampoline_phys) }
         .unwrap_or_else(|error| fail(format_args!("no page tables: {error}")));
-    let stack = paging::map_stack(CPU_STACK_PAGES)
-        .unwrap_or_else(|error| fail(format_args!("no stack: {error}")));
+    let stack = paging::map_stack(CPU_STACK_PAGES).unwrap_or_else(|error| fail(format_args!("no stack: {error}")));
 
     let memory = paging::with(|space| space.free_regions());
-    let store = STORE.call_once(|| Store {
-        cmdline,
-        memory,
-        cpus: facts.cpus,
-    });
+    let store = STORE.call_once(|| Store { cmdline, memory, cpus: facts.cpus });
     INFO.call_once(|| BootInfo {
         cmdline: &store.cmdline,
         cmdline_cut,
@@ -150,10 +126,7 @@ extern "C" fn run() -> ! {
     unsafe extern "Rust" {
         safe fn boot_kernel_main(info: &'static BootInfo) -> !;
     }
-    boot_kernel_main(
-        INFO.get()
-            .expect("the facts are complete before the kernel runs"),
-    )
+    boot_kernel_main(INFO.get().expect("the facts are complete before the kernel runs"))
 }
 
 /// Copies the command line out of the loader's memory; the flag says that it was longer.
