@@ -48,6 +48,8 @@ pub fn init() {
     let mut console = CONSOLE.lock();
     let config = Config { baud_rate: BaudRate::Baud115200, ..Config::DEFAULT };
     console.present = console.uart.init(config).is_ok();
+    drop(console);
+    fresh_line();
 }
 
 /// A byte that somebody typed, if one is there.

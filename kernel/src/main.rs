@@ -1,54 +1,69 @@
 //! A small x86_64 kernel that runs `sched-core` under measured workloads.
-#![cfg_attr(target_os = "none", no_std, no_main)]
+//!
+//! # What it is
+//! The order in which the kernel comes up.
+//!
+//! # How it works
+//! `boot` calls [`kernel_main`] on the boot CPU.
+//! The machine layer ([`arch`], [`smp`]) is set up first, so that a panic can report; then the other CPUs are started.
+//!
+//! # Invariants
+//! 1. Every CPU has its tables, its APIC and the common clock before interrupts are turned on anywhere.
+//!
+//! # Cost
+//! None after boot.
 
-use boot::serial::{Com1, EXIT_DONE, exit};
-use boot::{BootInfo, cmdline};
-use core::fmt::Write;
-use core::sync::atomic::{AtomicUsize, Ordering};
+#![cfg_attr(target_os = "none", no_std, no_main)]
+// For a host the kernel is only type-checked and linted, and nothing calls it.
+#![cfg_attr(not(target_os = "none"), allow(dead_code))]
+
+extern crate alloc;
+
+mod arch;
+mod console;
+mod heap;
+mod panic;
+mod selftest;
+mod smp;
+mod spin;
+mod symbols;
+
+use boot::BootInfo;
+use boot::cmdline::{Text, params, parse_unsigned};
+
+use crate::arch::exit::{Verdict, exit};
 
 boot::entry!(kernel_main);
 
-/// CPUs that have reached Rust.
-static RUNNING: AtomicUsize = AtomicUsize::new(1);
-
 fn kernel_main(info: &'static BootInfo) -> ! {
-    let mut out = Com1;
-    let _ = writeln!(out, "\ncmdline: {}", cmdline::Text(info.cmdline));
-    let _ = writeln!(
-        out,
-        "memory: {} MiB, {} MiB free",
-        info.ram_bytes >> 20,
-        boot::paging::free_bytes() >> 20
-    );
-    for index in 1..info.cpus.len() {
-        if let Err(error) = boot::start_cpu(info, index, other_cpu) {
-            let apic_id = info.cpus[index].apic_id;
-            let _ = writeln!(out, "cpu{index} (APIC {apic_id}): {error}; it is left out");
+    console::init();
+    println!("cmdline: {}", Text(info.cmdline));
+    println!("memory: {} MiB, {} MiB free", info.ram_bytes >> 20, boot::paging::free_bytes() >> 20);
+    // SAFETY: this is the boot CPU, and nothing has run before it but the console, which needs nothing.
+    unsafe { smp::start_boot_cpu(info) };
+
+    let mut cpu_limit = usize::MAX;
+    let mut selftest = None;
+    for param in params(info.cmdline) {
+        let value = param.value.unwrap_or_default();
+        if param.key.is("maxcpus") {
+            match parse_unsigned(value, 1..=u64::MAX) {
+                Ok(count) => cpu_limit = count as usize,
+                Err(error) => println!("maxcpus={}: {error}; all CPUs are started", Text(value)),
+            }
+        } else if param.key.is("selftest") {
+            selftest = core::str::from_utf8(value).ok();
         }
     }
-    let _ = writeln!(out, "cpus: {} run", RUNNING.load(Ordering::Acquire));
+    smp::start_others(info, cpu_limit, selftest::other_cpu);
     match boot::paging::check() {
-        Ok(report) => {
-            let _ = writeln!(out, "paging: {report}");
-            exit(EXIT_DONE, info.power_off)
-        }
-        Err(violation) => boot::fail(format_args!("paging: {violation}")),
+        Ok(report) => println!("paging: {report}"),
+        Err(violation) => panic!("paging: {violation}"),
     }
-}
-
-fn other_cpu(_index: usize) -> ! {
-    RUNNING.fetch_add(1, Ordering::AcqRel);
-    loop {
-        boot::x86_64::instructions::hlt();
+    if let Some(name) = selftest {
+        selftest::run(name)
     }
-}
-
-/// Prints what went wrong and ends the machine.
-#[cfg(target_os = "none")]
-#[panic_handler]
-fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    let _ = writeln!(Com1, "{info}");
-    exit(boot::serial::EXIT_PANIC, None)
+    exit(Verdict::Done)
 }
 
 /// The kernel runs on bare metal only; for a host it is type-checked and linted.

@@ -107,7 +107,7 @@ fn report(message: &dyn fmt::Display, place: Option<&dyn fmt::Display>, frame: O
         Err(_) => stop_this_cpu(frame.map_or(report as *const () as u64, |frame| frame.rip)),
     }
     DEPTH.store(1, Ordering::Relaxed);
-    let stubborn = stop_others(cpu);
+    stop_others(cpu);
     // SAFETY: the other CPUs have stopped, and this one never returns to what it was printing; a CPU that would not stop
     // may garble the report, which is better than none.
     unsafe { console::break_lock() };
@@ -139,7 +139,7 @@ fn report(message: &dyn fmt::Display, place: Option<&dyn fmt::Display>, frame: O
         println!("panic: backtrace:");
         print_frames(symbols, 0, Frames::here());
     }
-    print_others(symbols, cpu, stubborn);
+    print_others(symbols, cpu);
     exit(Verdict::Panicked)
 }
 
@@ -154,8 +154,8 @@ fn panic_again(cpu: usize, message: &dyn fmt::Display, place: Option<&dyn fmt::D
     exit(Verdict::Panicked)
 }
 
-/// Stops the other CPUs and returns how many did not.
-fn stop_others(me: usize) -> usize {
+/// Stops the other CPUs, as far as they obey.
+fn stop_others(me: usize) {
     for send in [apic::send_stop as fn(usize), apic::send_stop_nmi] {
         for cpu in running_besides(me) {
             send(cpu);
@@ -165,7 +165,6 @@ fn stop_others(me: usize) -> usize {
             core::hint::spin_loop();
         }
     }
-    running_besides(me).count()
 }
 
 /// The CPUs that are up and have not stopped.
@@ -192,19 +191,16 @@ fn print_registers(frame: &ExceptionFrame) {
     println!("panic: r12 {:016x} r13 {:016x} r14 {:016x} r15 {:016x}", f.r12, f.r13, f.r14, f.r15);
 }
 
-fn print_others(symbols: Option<&Symbols<'_>>, me: usize, stubborn: usize) {
+fn print_others(symbols: Option<&Symbols<'_>>, me: usize) {
     for cpu in (0..smp::online()).filter(|&cpu| cpu != me) {
         match STOPPED_AT[cpu].load(Ordering::Acquire) {
             0 => println!(
-                "panic: cpu {cpu} task {} did not stop within {} s",
+                "panic: cpu {cpu} task {} did not stop within {} s and may still be running",
                 task_name(cpu),
                 2 * STOP_NS / tsc::NANOS_PER_SECOND
             ),
             rip => println!("panic: cpu {cpu} task {} stopped at {}", task_name(cpu), Place(symbols, rip)),
         }
-    }
-    if stubborn != 0 {
-        println!("panic: {stubborn} CPUs may still be running");
     }
 }
 
@@ -217,9 +213,25 @@ enum Site {
     Return,
 }
 
+/// Prints the frames; a run of the same address, as endless recursion leaves it, takes two lines.
 fn print_frames(symbols: Option<&Symbols<'_>>, first: usize, frames: Frames) {
-    for (index, address) in frames.enumerate() {
-        print_address(symbols, first + index, address, Site::Return);
+    let mut last = 0;
+    let mut repeats = 0;
+    for (index, address) in (first..).zip(frames) {
+        if address == last {
+            repeats += 1;
+            continue;
+        }
+        print_repeats(repeats);
+        print_address(symbols, index, address, Site::Return);
+        (last, repeats) = (address, 0);
+    }
+    print_repeats(repeats);
+}
+
+fn print_repeats(repeats: usize) {
+    if repeats != 0 {
+        println!("panic:     and the same {repeats} more times");
     }
 }
 
@@ -292,7 +304,7 @@ impl fmt::Display for Exception<'_> {
             let why = if frame.error & PAGE_FAULT_PRESENT == 0 { "not mapped" } else { "not allowed there" };
             return write!(f, "page fault (#PF): {access} at {cr2:#018x}, {why}");
         }
-        write!(f, "{} (vector {vector}, error code {:#x})", exception_name(vector), frame.error)
+        write!(f, "{} (vector {vector})", exception_name(vector))
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `panic` | a panic on the boot CPU | panic report |
 //! | `remote` | a panic on the last CPU, in an interrupt handler | panic report |
 //! | `deaf` | a panic while the last CPU spins with interrupts off | panic report, that CPU stopped by NMI |
+//! | `stubborn` | a panic while the last CPU does not even obey an NMI | panic report that names it |
 //! | `nested` | a panic whose message panics | one more line |
 //! | `locked` | a panic while the console is in use | panic report |
 //! | `stack` | endless recursion | "stack overflow of" |
@@ -29,11 +30,15 @@
 //! # Cost
 //! None unless asked for.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::fmt;
 use core::hint::{black_box, spin_loop};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use x86_64::VirtAddr;
+use x86_64::structures::idt::InterruptDescriptorTable;
 
 use crate::arch::exit::{Verdict, exit};
 use crate::arch::hooks::{self, Hooks};
@@ -66,6 +71,11 @@ pub fn run(name: &str) -> ! {
             });
             wait_for(&REACHED, 1);
             panic!("selftest: one CPU has its interrupts off")
+        }
+        "stubborn" => {
+            tell_last_cpu(stubborn);
+            wait_for(&REACHED, 1);
+            panic!("selftest: one CPU obeys nobody")
         }
         "nested" => panic!("selftest: first, {}", Panics),
         "locked" => {
@@ -149,12 +159,16 @@ fn tell_cpu(cpu: usize, part: fn()) {
     apic::send_call(cpu);
 }
 
-fn tell_last_cpu(part: fn()) {
+fn last_cpu() -> usize {
     if smp::online() < 2 {
         println!("selftest: this test needs two CPUs");
         exit(Verdict::Failed);
     }
-    tell_cpu(smp::online() - 1, part);
+    smp::online() - 1
+}
+
+fn tell_last_cpu(part: fn()) {
+    tell_cpu(last_cpu(), part);
 }
 
 fn on_last_cpu(part: fn()) -> Result<(), &'static str> {
@@ -168,6 +182,23 @@ fn wait_for(counter: &AtomicUsize, count: usize) {
     while counter.load(Ordering::Acquire) < count {
         spin_loop();
     }
+}
+
+/// Makes this CPU ignore NMIs too, by an interrupt table of its own.
+fn stubborn() {
+    extern "C" fn spin() -> ! {
+        loop {
+            spin_loop();
+        }
+    }
+    let table = Box::leak(Box::new(InterruptDescriptorTable::new()));
+    // SAFETY: the entry's handler never returns, and the table lives for ever; interrupts are off, so only an NMI comes.
+    unsafe {
+        table.non_maskable_interrupt.set_handler_addr(VirtAddr::from_ptr(spin as *const ()));
+        table.load_unsafe();
+    }
+    REACHED.fetch_add(1, Ordering::Release);
+    spin()
 }
 
 #[inline(never)]

@@ -107,9 +107,9 @@ pub fn start_others(info: &'static BootInfo, limit: usize, main: CpuMain) {
     }
     if let Some(worst) = worst {
         println!(
-            "clock: CPUs differ by {} ns for certain, by {} ns at most",
-            worst.certain_ns.unsigned_abs(),
-            worst.certain_ns.unsigned_abs() + worst.uncertainty_ns
+            "clock: CPUs agree to within {} ns, and differ by {} ns for certain",
+            worst.certain_ns.unsigned_abs() + worst.uncertainty_ns,
+            worst.certain_ns.unsigned_abs()
         );
     }
     if limit < listed {

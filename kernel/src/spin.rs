@@ -23,8 +23,6 @@ use crate::arch::irq::{self, IrqState};
 
 /// A mutex that is held with interrupts off.
 pub type SpinIrq<T> = lock_api::Mutex<RawSpinIrq, T>;
-/// Access to what a [`SpinIrq`] protects.
-pub type SpinIrqGuard<'a, T> = lock_api::MutexGuard<'a, RawSpinIrq, T>;
 
 /// The lock word.
 pub struct RawSpinIrq {

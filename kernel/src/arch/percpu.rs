@@ -224,11 +224,6 @@ impl<T> CpuLocal<T> {
         Self { slots }
     }
 
-    /// Makes one from an element per CPU, in order.
-    pub fn from_fn(mut make: impl FnMut(usize) -> T) -> Self {
-        Self { slots: core::array::from_fn(|cpu| Padded(make(cpu))) }
-    }
-
     /// The element of CPU `cpu`.
     ///
     /// # Panics

@@ -82,7 +82,7 @@ pub fn exception_name(vector: u8) -> &'static str {
         29 => "VMM communication exception (#VC)",
         30 => "security exception (#SX)",
         APIC_ERROR => "local APIC error",
-        0..=31 => "reserved exception",
-        _ => "unexpected interrupt",
+        9 | 15 | 22..=27 | 31 => "reserved exception",
+        32..APIC_ERROR | SPURIOUS => "unexpected interrupt",
     }
 }
