@@ -9,7 +9,7 @@
 //! other CPU:            \-> Claimed (it is I, ticket good) ----> Void (time is up again)
 //!                              \-> Running (in Rust, on its own stack)
 //! ```
-//! Each CPU has its own words ([`Start`]). The trampoline, on a page below 1 MiB with page tables that map just
+//! Each CPU has its own words (`Start`). The trampoline, on a page below 1 MiB with page tables that map just
 //! that page and the kernel's image, compares the CPU's identifier, claims the ticket, and goes to the high half;
 //! there the CPU takes the final tables, its guarded stack and the boot CPU's control registers.
 //!

@@ -4,7 +4,7 @@
 //! One address space for all CPUs, laid out as [`crate::layout`] says, and the owner of all free memory.
 //!
 //! # How it works
-//! [`build`] makes the tables while the temporary ones are loaded. Afterwards mappings are only ever added:
+//! `build` makes the tables while the temporary ones are loaded. Afterwards mappings are only ever added:
 //! stacks ([`map_stack`]) and device registers ([`map_device`]), so no CPU ever has to drop a stale translation.
 //!
 //! # Invariants
