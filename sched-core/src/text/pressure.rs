@@ -22,10 +22,10 @@ const NANOS_PER_MICRO: u64 = 1_000;
 /// Writes the two lines of `/proc/pressure/cpu`.
 ///
 /// ```
-/// use sched_core::{Average, Pressure, text::pressure};
+/// use sched_core::{Pressure, PressureAverage, text::pressure};
 ///
 /// let mut text = String::new();
-/// let some = Pressure { avg10: Average::from_raw(2 * 2048 + 1024), total: 1_234_567, ..Pressure::default() };
+/// let some = Pressure { avg10: PressureAverage::from_raw(2 * 2048 + 1024), total: 1_234_567, ..Pressure::default() };
 /// pressure::write_cpu(&mut text, &some)?;
 /// assert_eq!(text, "\
 /// some avg10=2.50 avg60=0.00 avg300=0.00 total=1234
