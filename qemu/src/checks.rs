@@ -56,7 +56,7 @@ pub enum Action {
 /// All checks, in the order in which they run.
 pub fn all() -> Vec<Check> {
     let mut checks = vec![
-        check("format", "the code is formatted", vec![cargo(&["fmt", "--all", "--check"])]),
+        check("format", "the code is formatted", vec![cargo(&["fmt", "--all", "--check", "--", "--color", "never"])]),
         check("lints", "clippy has nothing to say about host code", vec![warned(&["clippy", "--all-targets"])]),
         check(
             "lints-bare",

@@ -62,27 +62,20 @@ const CARGO_WORDS: [&str; 12] = [
     "Updating",
 ];
 
-/// A finished kernel.
-#[derive(Debug)]
-pub struct Kernel {
-    /// Where it lies.
-    pub path: PathBuf,
-    /// How many warnings the compiler had.
-    pub warnings: usize,
-}
-
-/// Builds the kernel with what `list` names, if it is not there already.
-pub fn build(list: &BuildList) -> Result<Kernel> {
+/// Builds the kernel with what `list` names, if it is not there already; answers where it lies.
+///
+/// The compiler's messages go to standard error as they come, and into `messages`.
+pub fn build(list: &BuildList, messages: &mut Vec<String>) -> Result<PathBuf> {
     let compiler = compiler::find(TARGET).map_err(|reason| missing(format!("no compiler: {reason}")))?;
     let kernels = paths::kernels();
     fs::create_dir_all(&kernels).with_context(|| format!("cannot make {}", kernels.display()))?;
     let _lock = lock(&kernels.join(".lock"))?;
 
-    let warnings = compile(&compiler, list)?;
+    compile(&compiler, list, messages)?;
     let linked = compiler.target_dir().join(TARGET).join("kernel/kernel");
     let path = kernels.join(list.file_name());
     finish(&linked, &path)?;
-    Ok(Kernel { path, warnings })
+    Ok(path)
 }
 
 /// Takes the lock that spans compiling and copying; it is given back when dropped.
@@ -111,8 +104,7 @@ fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// Runs cargo, and answers how many warnings there were.
-fn compile(compiler: &Compiler, list: &BuildList) -> Result<usize> {
+fn compile(compiler: &Compiler, list: &BuildList, messages: &mut Vec<String>) -> Result<()> {
     let mut flags = RUSTFLAGS.to_vec();
     flags.extend(compiler.link_flags());
     let mut cargo = compiler.cargo("build", Parts::Kernel);
@@ -123,13 +115,12 @@ fn compile(compiler: &Compiler, list: &BuildList) -> Result<usize> {
     cargo.env("RUSTFLAGS", flags.join(" "));
 
     let mut progress = Progress::new(format!("build: kernel ({})", list.name()));
-    let mut warnings = 0;
     let ended = run_lines(&mut cargo, LIMIT, |_, line| {
         let plain = strip_ansi_codes(line);
         let words = plain.trim_start();
         if !CARGO_WORDS.iter().any(|word| words.starts_with(word)) {
-            warnings += usize::from(words.starts_with("warning"));
             progress.line(line);
+            messages.push(plain.into_owned());
         } else if words.starts_with("Compiling") || words.starts_with("Blocking") {
             progress.step(words);
         }
@@ -138,7 +129,7 @@ fn compile(compiler: &Compiler, list: &BuildList) -> Result<usize> {
     match ended {
         Ended::Itself(status) if status.success() => {
             progress.done("done");
-            Ok(warnings)
+            Ok(())
         }
         Ended::Itself(_) => Err(failed(format!(
             "the kernel ({}) does not compile (with {compiler}); the messages are above",

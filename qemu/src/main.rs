@@ -200,7 +200,7 @@ fn run(arguments: RunArguments) -> Result<Exit> {
         Some(kernel) => {
             return Err(usage(format!("--kernel: {} is no file", kernel.display())));
         }
-        None => kernel_build::build(&list)?.path,
+        None => kernel_build::build(&list, &mut Vec::new())?,
     };
     let cpus = if arguments.icount { 1 } else { DEFAULT_CPUS };
     let machine = Machine::new(
@@ -230,7 +230,7 @@ fn run(arguments: RunArguments) -> Result<Exit> {
 fn path(build: &str) -> Result<Exit> {
     let list = BuildList::parse(build, &paths::workspace())?;
     setup::ensure(&[Need::Compiler])?;
-    let kernel = kernel_build::build(&list)?.path;
+    let kernel = kernel_build::build(&list, &mut Vec::new())?;
     let path = kernel.canonicalize().with_context(|| format!("{} is gone", kernel.display()))?;
     println!("{}", path.display());
     Ok(Exit::Done)
