@@ -17,14 +17,14 @@
 //! # Cost
 //! A walk touches one line an entity.
 
-use core::{fmt, ops::Deref, ptr::NonNull};
+use core::{fmt, ops::Deref, ptr::NonNull, sync::atomic::Ordering};
 
 use intrusive_collections::RBTreeAtomicLink;
 
 use crate::{
     params::Policy,
     platform::Nanos,
-    sync::{Family, Guarded, Right, Spin},
+    sync::{Family, Guarded, Right, Spin, Word},
     vtime::{VSpan, VTime},
     weight::Weight,
 };
@@ -60,9 +60,7 @@ pub(crate) struct Key {
 pub(crate) struct Own {
     /// Time up to which execution has been charged.
     pub exec_start: Nanos,
-    /// Total execution time.
-    pub sum_exec: Nanos,
-    /// `sum_exec` when the entity was last picked.
+    /// The entity's `sum_exec` when the entity was last picked.
     pub prev_sum_exec: Nanos,
     /// V - v_i when the entity left its queue.
     pub vlag: VSpan,
@@ -91,7 +89,11 @@ pub struct SchedEntity<F: Family = Spin> {
 }
 
 #[repr(C, align(64))]
-struct OwnLine<F: Family>(Guarded<F, Own>);
+struct OwnLine<F: Family> {
+    own: Guarded<F, Own>,
+    /// Total execution time in nanoseconds. Written under the queue's lock, read by anybody.
+    sum_exec: F::Word,
+}
 
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
@@ -117,17 +119,19 @@ impl<F: Family> SchedEntity<F> {
                 slice: 0,
                 place: Place::Nowhere,
             }),
-            own: OwnLine(Guarded::new(Own {
-                exec_start: 0,
-                sum_exec: 0,
-                prev_sum_exec: 0,
-                vlag: VSpan::ZERO,
-                protected_until: VTime::START,
-                on_rq: false,
-                relative_deadline: false,
-                custom_slice: false,
-                policy: Policy::Normal,
-            })),
+            own: OwnLine {
+                own: Guarded::new(Own {
+                    exec_start: 0,
+                    prev_sum_exec: 0,
+                    vlag: VSpan::ZERO,
+                    protected_until: VTime::START,
+                    on_rq: false,
+                    relative_deadline: false,
+                    custom_slice: false,
+                    policy: Policy::Normal,
+                }),
+                sum_exec: Word::new(0),
+            },
             slice_link: RBTreeAtomicLink::new(),
         }
     }
@@ -156,12 +160,23 @@ impl<F: Family> SchedEntity<F> {
 
     #[inline(always)]
     pub(crate) fn own(&self, right: &Right) -> Own {
-        self.own.0.with(right, |own| *own)
+        self.own.own.with(right, |own| *own)
+    }
+
+    #[inline(always)]
+    pub(crate) fn sum_exec(&self) -> Nanos {
+        self.own.sum_exec.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the execution time. The right shows that the caller holds the queue's lock, so there is one writer.
+    #[inline(always)]
+    pub(crate) fn add_exec(&self, _: &mut Right, ran: Nanos) {
+        self.own.sum_exec.owner_add(ran);
     }
 
     #[inline(always)]
     pub(crate) fn set_own<R>(&self, right: &mut Right, change: impl FnOnce(&mut Own) -> R) -> R {
-        self.own.0.with_mut(right, change)
+        self.own.own.with_mut(right, change)
     }
 }
 

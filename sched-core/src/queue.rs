@@ -72,12 +72,6 @@ impl<F: Family> FairQueue<F> {
         self.pick_failures
     }
 
-    /// What `entity` of this queue has received, in nanoseconds of execution.
-    #[inline(always)]
-    pub(crate) fn sum_exec(&self, entity: EntityRef<F>) -> Nanos {
-        entity.own(&self.right).sum_exec
-    }
-
     #[inline(always)]
     fn running_key(&self) -> Option<Key> {
         self.running.map(|running| running.key(&self.right))
@@ -103,13 +97,13 @@ impl<F: Family> FairQueue<F> {
             let ran = now.saturating_sub(own.exec_start);
             if ran > 0 {
                 own.exec_start = now;
-                own.sum_exec += ran;
             }
             ran
         });
         if ran == 0 {
             return false;
         }
+        running.add_exec(&mut self.right, ran);
         let (vruntime, renewed) = running.set_key(&mut self.right, |key| {
             key.vruntime += key.weight.virtual_time(ran);
             (key.vruntime, eevdf::renew(key))
@@ -196,9 +190,10 @@ impl<F: Family> FairQueue<F> {
         self.stop_waiting(entity);
         let shortest = self.slices.shortest(&self.right).unwrap_or(self.slices.default_slice());
         let protected_until = eevdf::protection(&entity.key(&self.right), shortest);
+        let sum_exec = entity.sum_exec();
         entity.set_own(&mut self.right, |own| {
             own.exec_start = now;
-            own.prev_sum_exec = own.sum_exec;
+            own.prev_sum_exec = sum_exec;
             own.protected_until = protected_until;
         });
         self.running = Some(entity);
@@ -210,6 +205,23 @@ impl<F: Family> FairQueue<F> {
         if let Some(entity) = self.running.take() {
             self.wait(entity);
         }
+    }
+
+    /// Starts the clock of an entity that runs on this CPU outside the fair class (the idle task, the stop task).
+    #[inline]
+    pub(crate) fn start_outsider(&mut self, entity: EntityRef<F>, now: Nanos) {
+        entity.set_own(&mut self.right, |own| own.exec_start = now);
+    }
+
+    /// Charges an entity that [`start_outsider`](Self::start_outsider) started.
+    #[inline]
+    pub(crate) fn charge_outsider(&mut self, entity: EntityRef<F>, now: Nanos) {
+        let ran = entity.set_own(&mut self.right, |own| {
+            let ran = now.saturating_sub(own.exec_start);
+            own.exec_start = own.exec_start.max(now);
+            ran
+        });
+        entity.add_exec(&mut self.right, ran);
     }
 
     /// Whether `wakee`, which was just enqueued, should run instead of the running entity.
@@ -248,9 +260,12 @@ impl<F: Family> FairQueue<F> {
         let Some(running) = self.running.filter(|_| self.nr > 1) else { return };
         if average.eligible(running.key(&self.right).vruntime) {
             running.set_key(&mut self.right, |key| {
-                key.vruntime = key.deadline;
+                // A deadline that a reweight left behind must not give service back.
+                key.vruntime = key.vruntime.later(key.deadline);
                 eevdf::renew(key);
             });
+            // V moved by up to a request without anybody running: v0 moves along, also in a storm of yields.
+            self.virtual_time();
         }
         self.end_protection(running);
     }

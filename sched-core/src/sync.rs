@@ -12,7 +12,8 @@
 //! 1. What a [`Lock`] guards is touched only through its [`LockGuard`].
 //! 2. A [`Guarded`] field is touched only by the holder of the [`Right`] of the one queue its entity belongs to,
 //!    and an entity belongs to one queue at a time (see [`scheduler`](crate::scheduler), I2).
-//! 3. A word with one writer (an *owner word*) is added to without an atomic read-modify-write.
+//! 3. An [`OwnerCell`] is touched by the CPU it belongs to, with interrupts off.
+//! 4. A word with one writer (an *owner word*) is added to without an atomic read-modify-write.
 //!
 //! # Cost
 //! That of the family's types; the wrappers add nothing.
@@ -52,7 +53,7 @@ pub trait Word: Send + Sync {
     /// Adds, wrapping, and returns what it held.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
 
-    /// Adds to a word that only the caller writes (I3).
+    /// Adds to a word that only the caller writes (I4).
     #[inline(always)]
     fn owner_add(&self, value: u64) {
         self.store(self.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
@@ -223,6 +224,36 @@ impl<F: Family, T> Drop for LockGuard<'_, F, T> {
     fn drop(&mut self) {
         // SAFETY: this guard stands for one successful `lock` or `try_lock`, and is dropped once.
         unsafe { self.lock.raw.unlock() }
+    }
+}
+
+/// A value that only one CPU touches, with interrupts off.
+pub(crate) struct OwnerCell<F: Family, T>(F::Cell<T>);
+
+// SAFETY: the contract of `get` and `set` keeps all accesses on one CPU, one after another.
+unsafe impl<F: Family, T: Send> Sync for OwnerCell<F, T> {}
+// SAFETY: an owned cell moves with its content.
+unsafe impl<F: Family, T: Send> Send for OwnerCell<F, T> {}
+
+impl<F: Family, T: Copy> OwnerCell<F, T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+
+    /// # Safety
+    /// The caller is the one CPU the cell belongs to, with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn get(&self) -> T {
+        // SAFETY: by this function's contract there is no other access now.
+        self.0.with(|value| unsafe { *value })
+    }
+
+    /// # Safety
+    /// The caller is the one CPU the cell belongs to, with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn set(&self, new: T) {
+        // SAFETY: by this function's contract there is no other access now.
+        self.0.with_mut(|value| unsafe { *value = new });
     }
 }
 

@@ -67,6 +67,7 @@ impl<F: Family> Timeline<F> {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -87,11 +88,7 @@ impl<F: Family> Timeline<F> {
     /// The entity with the earliest deadline among those whose vruntime is `eligible`.
     ///
     /// `eligible` must be monotone: true up to some point of virtual time and false after it.
-    pub(crate) fn earliest(
-        &mut self,
-        right: &mut Right,
-        eligible: impl Fn(VTime) -> bool,
-    ) -> Option<EntityRef<F>> {
+    pub(crate) fn earliest(&mut self, right: &mut Right, eligible: impl Fn(VTime) -> bool) -> Option<EntityRef<F>> {
         while let Some(front) = self.later_front.filter(|front| eligible(front.key(right).vruntime)) {
             self.unlink(right, front);
             self.link(right, front, true);

@@ -1,0 +1,216 @@
+//! # What it is
+//! [`CpuQueue`]: everything the scheduler keeps for one CPU. The embedder owns the storage.
+//!
+//! # How it works
+//! Fields lie apart by who touches them:
+//! what other CPUs read to find a place for a task, what the queue's lock guards, what only the CPU itself touches, and the counters.
+//!
+//! # Invariants
+//! 1. `load` is the number of runnable tasks of the CPU, waiting or running, as of the last change under the lock.
+//! 2. `request` is set under the lock, before the kick that goes with it, and cleared under the lock, before the decision it asks for.
+//! 3. `current` (the owner's copy) and `Inner::current` name the same task whenever interrupts are on.
+//!
+//! # Cost
+//! One lock, held for one decision; never two at a time.
+//!
+//! Legend: (q) queue lock, (o) owner CPU only with interrupts off, (a) atomic, (c) constant once online.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::{
+    config::Config,
+    gate::Gate,
+    params::Tunables,
+    platform::Nanos,
+    queue::FairQueue,
+    stats::{psi::PsiCpu, schedstat::CpuCounters},
+    sync::{Family, Lock, LockGuard, OwnerCell, Word},
+    task::TaskRef,
+};
+
+/// One CPU's queue, current task and counters.
+#[repr(C, align(64))]
+pub struct CpuQueue<C: Config> {
+    published: Published<C::Sync>,
+    guarded: GuardedLine<C>,
+    owner: OwnerLine<C>,
+    pub(crate) counters: <C::Schedstats as Gate>::Store<CpuCounters<C::Sync>>,
+    pub(crate) psi: <C::Psi as Gate>::Store<PsiCpu<C::Sync>>,
+}
+
+/// Read by CPUs that look for a place.
+#[repr(C, align(64))]
+struct Published<F: Family> {
+    load: F::Word,   // (a), written under (q)
+    online: F::Word, // (a)
+}
+
+/// The lock and what it guards; remote wake-ups come here.
+#[repr(C, align(64))]
+struct GuardedLine<C: Config> {
+    request: <C::Sync as Family>::Word, // (a), written under (q)
+    inner: Lock<C::Sync, Inner<C>>,
+}
+
+/// Touched by the CPU itself.
+#[repr(C, align(64))]
+struct OwnerLine<C: Config> {
+    current: OwnerCell<C::Sync, Option<TaskRef<C>>>,   // (o)
+    handover: OwnerCell<C::Sync, Option<Handover<C>>>, // (o)
+}
+
+/// What the queue's lock guards.
+pub(crate) struct Inner<C: Config> {
+    pub(crate) fair: FairQueue<C::Sync>,
+    /// Who runs; none before the CPU is online.
+    pub(crate) current: Option<TaskRef<C>>,
+    pub(crate) idle: Option<TaskRef<C>>,
+    pub(crate) stop: Option<TaskRef<C>>,
+    /// The stop task wants to run, or does.
+    pub(crate) stop_ready: bool,
+    pub(crate) clock: Nanos,
+    pub(crate) switches: u64,
+}
+
+/// The task a CPU is switching away from, and what is due once it has left it.
+pub(crate) struct Handover<C: Config> {
+    pub(crate) prev: TaskRef<C>,
+    pub(crate) then: Then,
+}
+
+impl<C: Config> Clone for Handover<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C: Config> Copy for Handover<C> {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The task stays here or sleeps.
+    Nothing,
+    /// It may no longer run here: find it another CPU.
+    Move,
+    /// It is dead: give it back.
+    Return,
+}
+
+static_assertions::assert_eq_align!(Published<crate::sync::Spin>, OwnerAlign);
+#[repr(align(64))]
+struct OwnerAlign;
+
+impl<C: Config> CpuQueue<C> {
+    /// An empty queue of a CPU that is not online.
+    pub fn new(tunables: &Tunables) -> Self {
+        Self {
+            published: Published { load: Word::new(0), online: Word::new(0) },
+            guarded: GuardedLine {
+                request: Word::new(0),
+                inner: Lock::new(Inner {
+                    fair: FairQueue::new(tunables.base_slice.nanos(), C::TICK_NANOS),
+                    current: None,
+                    idle: None,
+                    stop: None,
+                    stop_ready: false,
+                    clock: 0,
+                    switches: 0,
+                }),
+            },
+            owner: OwnerLine { current: OwnerCell::new(None), handover: OwnerCell::new(None) },
+            counters: Default::default(),
+            psi: Default::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> LockGuard<'_, C::Sync, Inner<C>> {
+        self.guarded.inner.lock()
+    }
+
+    /// Runnable tasks, waiting or running. A hint: it may change at once.
+    #[inline(always)]
+    pub(crate) fn load(&self) -> u64 {
+        self.published.load.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn online(&self) -> bool {
+        self.published.online.load(Acquire) != 0
+    }
+
+    pub(crate) fn set_online(&self) {
+        self.published.online.store(1, Release);
+    }
+
+    /// Publishes the number of runnable tasks (I1).
+    #[inline(always)]
+    pub(crate) fn publish(&self, inner: &Inner<C>) {
+        self.published.load.store(u64::from(inner.fair.nr()) + u64::from(inner.stop_ready), Relaxed);
+    }
+
+    /// Whether this CPU was asked to reschedule.
+    #[inline(always)]
+    pub(crate) fn requested(&self) -> bool {
+        self.guarded.request.load(Relaxed) != 0
+    }
+
+    /// Asks this CPU to reschedule. True if nobody had asked before. The caller holds the lock (I2).
+    #[inline(always)]
+    pub(crate) fn request(&self, _: &Inner<C>) -> bool {
+        let fresh = !self.requested();
+        if fresh {
+            self.guarded.request.store(1, Release);
+        }
+        fresh
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear_request(&self, _: &Inner<C>) {
+        self.guarded.request.store(0, Relaxed);
+    }
+
+    /// # Safety
+    /// The caller runs on the CPU of this queue with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn current(&self) -> Option<TaskRef<C>> {
+        // SAFETY: by this function's contract.
+        unsafe { self.owner.current.get() }
+    }
+
+    /// # Safety
+    /// The caller runs on the CPU of this queue with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn set_current(&self, task: TaskRef<C>) {
+        // SAFETY: by this function's contract.
+        unsafe { self.owner.current.set(Some(task)) }
+    }
+
+    /// # Safety
+    /// The caller runs on the CPU of this queue with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn set_handover(&self, handover: Handover<C>) {
+        // SAFETY: by this function's contract.
+        unsafe { self.owner.handover.set(Some(handover)) }
+    }
+
+    /// # Safety
+    /// The caller runs on the CPU of this queue with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn take_handover(&self) -> Option<Handover<C>> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let handover = self.owner.handover.get();
+            self.owner.handover.set(None);
+            handover
+        }
+    }
+}
+
+impl<C: Config> Inner<C> {
+    /// Moves the queue's clock to `now`; a step back is dropped.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, now: Nanos) -> Nanos {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+}

@@ -1,0 +1,524 @@
+//! # What it is
+//! The front door: [`Scheduler`] decides who runs where, for all CPUs. It never switches stacks, allocates, prints or waits.
+//!
+//! # How it works
+//! Each CPU has a queue under a lock of its own. The order of picks is: the stop task, the fair class, the idle task.
+//!
+//! *Sleeping* is prepare, check, block. [`Scheduler::prepare`] marks the current task;
+//! from then on a wake-up is not lost, because it takes the mark away and [`Scheduler::schedule`] then answers `Stay`.
+//!
+//! *Waking* moves a blocked task to Waking by compare-and-swap; whoever wins owns its placement.
+//! If the task is still leaving its last CPU, the owner hands the placement to that CPU by a second compare-and-swap on `on_cpu`
+//! and goes on: nobody ever waits for another CPU's switch.
+//! Otherwise it picks a CPU (the last one if idle, else any idle one, else the last one), queues the task there under that queue's lock,
+//! sets the request if the task should run now, and kicks the CPU after it let go of the lock.
+//!
+//! *Switching* takes two calls: [`Scheduler::schedule`] returns who was left and who comes,
+//! and [`Scheduler::finish_switch`], first thing on the new stack, releases who was left.
+//! Until then it cannot run, move or die: it is marked on-CPU, and everybody who would place it hands that to this CPU.
+//!
+//! *Parameters* (nice, policy, slice, affinity) are words of the task. Setting one stores it and then looks at the queue the task is on;
+//! placing a task names its queue and then reads them. Both are sequentially consistent, so one of the two sees the other.
+//!
+//! # Invariants
+//! 1. A task runs on at most one CPU: it is picked only from the one queue it is on, and queued only when no CPU is on it,
+//!    or on the very CPU that is leaving it.
+//! 2. A task's entity is touched only under the lock of the queue named by `queued_on`, or by the owner of its placement
+//!    under the lock of the queue it is placed on.
+//! 3. A runnable task is on a queue, or its placement has an owner that is running.
+//! 4. A request is set before its kick; a kick is sent for every request that was not already pending on another CPU.
+//! 5. At most one queue lock is held at a time; locks are ordered: mask writer, queue, averages.
+//!
+//! # Cost
+//! `schedule`: one lock, O(log n). `wake`: one lock, one or two compare-and-swaps, a scan for an idle CPU over the affinity mask.
+//! `finish_switch`: one swap, no lock.
+
+mod observe;
+mod place;
+mod types;
+
+pub use types::{Decision, Error, Faults, Gates, Reason, Rejected, Sleep, Spawn, Target, Woken};
+
+use core::{
+    ptr::NonNull,
+    sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst},
+};
+
+use observe::PsiSlot;
+use place::{Coming, Queued};
+
+use crate::{
+    config::Config,
+    cpu::{CpuQueue, Handover, Inner, Then},
+    gate::{Gate, Store},
+    mask::{CpuMask, SharedMask},
+    params::TaskParams,
+    platform::{CpuId, Platform},
+    policy::eevdf::Departure,
+    stats::Prev,
+    sync::{Family, Word},
+    task::{Class, SleepKind, TaskPtr, TaskRef, on_cpu, state},
+    token::IrqOff,
+};
+
+/// The scheduler of one machine.
+pub struct Scheduler<'q, C: Config> {
+    queues: &'q [CpuQueue<C>],
+    platform: C::Platform,
+    gates: Gates<C>,
+    psi: <C::Psi as Gate>::Store<PsiSlot<C>>,
+}
+
+/// The CPU that executes the call, with interrupts off.
+struct Here<'a, C: Config> {
+    cpu: CpuId,
+    queue: &'a CpuQueue<C>,
+}
+
+impl<C: Config> Here<'_, C> {
+    #[inline(always)]
+    fn current(&self) -> Option<TaskRef<C>> {
+        // SAFETY: a `Here` is made only by `Scheduler::here`, on this CPU with interrupts off, and does not outlive the call.
+        unsafe { self.queue.current() }
+    }
+
+    #[inline(always)]
+    fn set_current(&self, task: TaskRef<C>) {
+        // SAFETY: as in `current`.
+        unsafe { self.queue.set_current(task) }
+    }
+
+    #[inline(always)]
+    fn set_handover(&self, handover: Handover<C>) {
+        // SAFETY: as in `current`.
+        unsafe { self.queue.set_handover(handover) }
+    }
+
+    #[inline(always)]
+    fn take_handover(&self) -> Option<Handover<C>> {
+        // SAFETY: as in `current`.
+        unsafe { self.queue.take_handover() }
+    }
+}
+
+impl<'q, C: Config> Scheduler<'q, C> {
+    /// A scheduler over `queues`, one per possible CPU. No CPU is online yet.
+    ///
+    /// # Errors
+    /// [`Error::CpuCount`] without a queue, or with more than [`CpuMask::CPUS`] of them.
+    pub fn new(queues: &'q [CpuQueue<C>], platform: C::Platform, gates: Gates<C>) -> Result<Self, Error> {
+        if queues.is_empty() || queues.len() > C::Mask::CPUS {
+            return Err(Error::CpuCount { queues: queues.len(), mask: C::Mask::CPUS });
+        }
+        Ok(Self { queues, platform, gates, psi: Default::default() })
+    }
+
+    /// Brings the calling CPU online, with `idle` as its current task.
+    ///
+    /// `idle` runs whenever nobody else wants to. It must not sleep or exit.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCpu`], [`Error::AlreadyOnline`], [`Error::AlreadySpawned`]; the pointer comes back.
+    pub fn bring_online(&self, _irq: &IrqOff, idle: C::Task) -> Result<(), Rejected<C>> {
+        let cpu = self.platform.this_cpu();
+        let Some(queue) = self.queues.get(cpu.index()) else {
+            return Err(Rejected { task: idle, error: Error::NoSuchCpu(cpu) });
+        };
+        if queue.online() {
+            return Err(Rejected { task: idle, error: Error::AlreadyOnline(cpu) });
+        }
+        let idle = self.adopt(idle, Class::Idle)?;
+        idle.words.cpu.store(u64::from(cpu.0), Relaxed);
+        idle.words.on_cpu.store(on_cpu::ON, Relaxed);
+        idle.words.queued_on.store(u64::from(cpu.0) + 1, Relaxed);
+        let mut inner = queue.lock();
+        let now = inner.advance(self.platform.now(cpu));
+        inner.fair.start_outsider(idle.entity_ref(), now);
+        inner.idle = Some(idle);
+        inner.current = Some(idle);
+        drop(inner);
+        Here { cpu, queue }.set_current(idle);
+        queue.set_online();
+        Ok(())
+    }
+
+    /// A new task becomes runnable, on the allowed CPU with the fewest runnable tasks.
+    ///
+    /// # Errors
+    /// [`Error::NoOnlineCpu`], [`Error::AlreadySpawned`]; the pointer comes back.
+    pub fn spawn(&self, irq: &IrqOff, task: C::Task, spawn: Spawn<C>) -> Result<(), Rejected<C>> {
+        if !self.any_online(&spawn.affinity) {
+            return Err(Rejected { task, error: Error::NoOnlineCpu });
+        }
+        let here = self.here(irq);
+        let task = self.adopt(task, Class::Fair)?;
+        task.words.cpu.store(u64::from(here.cpu.0), Relaxed);
+        task.words.params.store(spawn.params.pack(), Relaxed);
+        task.mask.store(spawn.affinity);
+        self.place(irq, task, Coming::Fresh);
+        Ok(())
+    }
+
+    /// A new stop task for the calling CPU: runs before all others, asleep until its first wake-up, never anywhere else.
+    ///
+    /// # Errors
+    /// [`Error::StopTaskTaken`], [`Error::AlreadySpawned`]; the pointer comes back.
+    pub fn spawn_stop(&self, irq: &IrqOff, task: C::Task) -> Result<(), Rejected<C>> {
+        let here = self.here(irq);
+        if here.queue.lock().stop.is_some() {
+            return Err(Rejected { task, error: Error::StopTaskTaken(here.cpu) });
+        }
+        let task = self.adopt(task, Class::Stop)?;
+        task.words.cpu.store(u64::from(here.cpu.0), Relaxed);
+        here.queue.lock().stop = Some(task);
+        task.words.state.store(state::BLOCKED_UNINTERRUPTIBLE, Release);
+        Ok(())
+    }
+
+    /// The current task says that it is about to sleep.
+    ///
+    /// Now check the condition to wait for.
+    /// If it holds, drop the [`Sleep`]; if not, pass it to [`schedule`](Self::schedule).
+    /// A wake-up that comes in between is not lost. Checking *before* `prepare` loses wake-ups.
+    ///
+    /// The idle task cannot sleep: `schedule` will answer `Stay`.
+    ///
+    /// # Panics
+    /// In debug builds, on a CPU that is not online.
+    pub fn prepare(&self, irq: &IrqOff, kind: SleepKind) -> Sleep<C> {
+        let current = self.current_task(irq);
+        if current.class() != Class::Idle {
+            let prepared = match kind {
+                SleepKind::Interruptible => state::PREPARED_INTERRUPTIBLE,
+                SleepKind::Uninterruptible => state::PREPARED_UNINTERRUPTIBLE,
+            };
+            current.words.state.store(prepared, Relaxed);
+            // Pairs with the fence in `wake`: either the waker sees the mark, or the caller sees the condition.
+            C::Sync::fence(SeqCst);
+        }
+        Sleep::of(current)
+    }
+
+    /// Decides who runs on this CPU now.
+    ///
+    /// On [`Decision::Switch`] the caller saves `prev`, continues `next` without interrupts in between,
+    /// and calls [`finish_switch`](Self::finish_switch) first thing on the new stack.
+    /// A pending request is answered by any call that comes to a decision; a cancelled sleep is not a decision.
+    pub fn schedule(&self, irq: &IrqOff, reason: Reason<C>) -> Decision<C> {
+        let here = self.here(irq);
+        let Some(prev) = here.current() else {
+            debug_assert!(false, "this CPU is not online");
+            return Decision::Stay;
+        };
+        let (yields, departure) = match reason {
+            Reason::Preempt => (false, None),
+            Reason::Yield => (true, None),
+            Reason::Block(sleep) => {
+                debug_assert!(sleep.belongs_to(prev), "a Sleep of another task");
+                if !sleep.commit() {
+                    return Decision::Stay;
+                }
+                (false, Some(Then::Nothing))
+            }
+            Reason::Exit => {
+                if prev.class() == Class::Idle {
+                    debug_assert!(false, "the idle task must not exit");
+                    return Decision::Stay;
+                }
+                prev.words.state.store(state::DEAD, Release);
+                (false, Some(Then::Return))
+            }
+        };
+        self.decide(&here, prev, yields, departure)
+    }
+
+    #[inline(always)]
+    fn decide(&self, here: &Here<'_, C>, prev: TaskRef<C>, yields: bool, departure: Option<Then>) -> Decision<C> {
+        let mut inner = here.queue.lock();
+        let now = inner.advance(self.platform.now(here.cpu));
+        here.queue.clear_request(&inner);
+        if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
+            counters.scheduled();
+            if yields {
+                counters.yielded();
+            }
+        }
+        let class = prev.class();
+        let then = match departure {
+            None if class == Class::Fair && !prev.mask.contains(here.cpu) => Some(Then::Move),
+            other => other,
+        };
+        match (then, class) {
+            (None, Class::Fair) if yields => inner.fair.yield_running(now),
+            (None, Class::Fair) => {
+                inner.fair.charge(now);
+            }
+            (None, _) => {}
+            (Some(then), Class::Fair) => {
+                let departure = if then == Then::Move { Departure::Move } else { Departure::Sleep };
+                inner.fair.dequeue(prev.entity_ref(), departure, now);
+                prev.words.queued_on.store(0, Relaxed);
+                here.queue.publish(&inner);
+            }
+            (Some(_), _) => {
+                inner.stop_ready = false;
+                prev.words.queued_on.store(0, Relaxed);
+                here.queue.publish(&inner);
+            }
+        }
+        let next = Self::pick(&mut inner);
+        if next == prev {
+            return Decision::Stay;
+        }
+        if class != Class::Fair {
+            inner.fair.charge_outsider(prev.entity_ref(), now);
+        }
+        inner.fair.stop();
+        if next.class() == Class::Fair {
+            inner.fair.start(next.entity_ref(), now);
+        } else {
+            inner.fair.start_outsider(next.entity_ref(), now);
+        }
+        inner.current = Some(next);
+        inner.switches += 1;
+        debug_assert_eq!(next.words.on_cpu.load(Relaxed), on_cpu::OFF, "picked a task that a CPU is on");
+        next.words.on_cpu.store(on_cpu::ON, Relaxed);
+        self.observe_switch(here, prev, next, if then.is_some() { Prev::Gone } else { Prev::Queued }, now);
+        drop(inner);
+        here.set_current(next);
+        here.set_handover(Handover { prev, then: then.unwrap_or(Then::Nothing) });
+        Decision::Switch { prev: C::Task::target(prev.as_ptr()), next: C::Task::target(next.as_ptr()) }
+    }
+
+    /// Stop task, fair class, idle task.
+    #[inline(always)]
+    fn pick(inner: &mut Inner<C>) -> TaskRef<C> {
+        if inner.stop_ready
+            && let Some(stop) = inner.stop
+        {
+            return stop;
+        }
+        match inner.fair.pick() {
+            // SAFETY: only entities of tasks of this configuration are queued.
+            Some(entity) => unsafe { TaskRef::of(entity) },
+            None => inner.idle.unwrap_or_else(|| unreachable_in_release()),
+        }
+    }
+
+    /// Releases the task that was left; to be called first thing after every switch, also by a new task.
+    ///
+    /// Returns a task that has exited: from here on no CPU uses it, and its stack may be freed.
+    pub fn finish_switch(&self, irq: &IrqOff) -> Option<C::Task> {
+        let handover = self.here(irq).take_handover()?;
+        let prev = handover.prev;
+        // From here on others may run, move or place `prev`.
+        let left = prev.words.on_cpu.swap(on_cpu::OFF, AcqRel);
+        match (handover.then, left) {
+            // SAFETY: the pointer came from `into_raw` at spawn; a dead task is on no queue and nobody wakes it,
+            // so this is the last use, once.
+            (Then::Return, _) => return Some(unsafe { C::Task::from_raw(prev.as_ptr()) }),
+            (Then::Move, _) | (_, on_cpu::THEN_MOVE) => self.place(irq, prev, Coming::Moved),
+            (_, on_cpu::THEN_WAKE) => self.place(irq, prev, Coming::Woken),
+            _ => {}
+        }
+        None
+    }
+
+    /// Wakes `task` if it sleeps or is about to.
+    ///
+    /// What the waker wrote before is seen by the task when it goes on.
+    /// May be called from interrupts, for any task that was ever spawned and whose memory is alive.
+    pub fn wake(&self, irq: &IrqOff, task: &Target<C>) -> Woken {
+        // SAFETY: the caller's reference keeps the task alive during the call; a task that is placed was spawned, so it stays alive.
+        let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
+        // Pairs with the fence in `prepare`.
+        C::Sync::fence(SeqCst);
+        let mut seen = task.words.state.load(Relaxed);
+        loop {
+            let to = match seen {
+                state::PREPARED_INTERRUPTIBLE | state::PREPARED_UNINTERRUPTIBLE => state::RUNNABLE,
+                state::BLOCKED_INTERRUPTIBLE | state::BLOCKED_UNINTERRUPTIBLE => state::WAKING,
+                _ => return Woken::No,
+            };
+            match task.words.state.compare_exchange(seen, to, AcqRel, Relaxed) {
+                Ok(_) if to == state::RUNNABLE => {
+                    self.count_wake(irq, Some(task.cpu()));
+                    return Woken::Yes;
+                }
+                Ok(_) => break,
+                Err(other) => seen = other,
+            }
+        }
+        // The placement is ours (task I2).
+        if self.hand_over(task, on_cpu::THEN_WAKE) {
+            self.count_wake(irq, None);
+        } else {
+            self.place(irq, task, Coming::Woken);
+        }
+        Woken::Yes
+    }
+
+    /// The periodic tick of the calling CPU, [`Config::HZ`] times a second while it is not idle.
+    ///
+    /// Afterwards look at [`need_resched`](Self::need_resched).
+    pub fn tick(&self, irq: &IrqOff) {
+        let here = self.here(irq);
+        let mut inner = here.queue.lock();
+        let now = inner.advance(self.platform.now(here.cpu));
+        if inner.fair.charge(now) {
+            here.queue.request(&inner);
+        }
+        drop(inner);
+        if let Some(psi) = self.psi.get().filter(|_| self.gates.psi.on())
+            && psi.0.due(now)
+        {
+            self.collect_pressure(now);
+        }
+    }
+
+    /// Whether the calling CPU should call [`schedule`](Self::schedule) as soon as it may.
+    ///
+    /// Look at it on the way out of every interrupt, when preemption is allowed again, and in the idle loop before halting.
+    #[inline(always)]
+    pub fn need_resched(&self, irq: &IrqOff) -> bool {
+        self.here(irq).queue.requested()
+    }
+
+    /// Changes nice value, policy and slice. The task's lag, and V of its queue, stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::NotFair`] for an idle or stop task.
+    pub fn set_params(&self, irq: &IrqOff, task: &Target<C>, params: TaskParams) -> Result<(), Error> {
+        let task = self.fair_task(task)?;
+        task.words.params.store(params.pack(), SeqCst);
+        C::Sync::fence(SeqCst);
+        if let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task) {
+            let queue = &self.queues[cpu.index()];
+            let now = inner.advance(self.platform.now(cpu));
+            // Read again: of two concurrent changes the last one applied is the last one stored.
+            inner.fair.reweight(task.entity_ref(), task.params(), now);
+            let kick = queue.request(&inner) && cpu != self.here(irq).cpu;
+            drop(inner);
+            if kick {
+                self.platform.kick(cpu);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes where the task may run. A task on a CPU that is no longer allowed is moved:
+    /// at once if it waits, at its next reschedule, which is requested, if it runs.
+    ///
+    /// # Errors
+    /// [`Error::NoOnlineCpu`] if the mask holds no online CPU, [`Error::NotFair`] for an idle or stop task; nothing is changed.
+    pub fn set_affinity(&self, irq: &IrqOff, task: &Target<C>, mask: C::Mask) -> Result<(), Error> {
+        let task = self.fair_task(task)?;
+        if !self.any_online(&mask) {
+            return Err(Error::NoOnlineCpu);
+        }
+        let writer = task.mask_writer.lock();
+        task.mask.store(mask);
+        C::Sync::fence(SeqCst);
+        drop(writer);
+        let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task) else { return Ok(()) };
+        if task.mask.contains(cpu) {
+            return Ok(());
+        }
+        let queue = &self.queues[cpu.index()];
+        if inner.current == Some(task) {
+            let kick = queue.request(&inner) && cpu != self.here(irq).cpu;
+            drop(inner);
+            if kick {
+                self.platform.kick(cpu);
+            }
+            return Ok(());
+        }
+        let now = inner.advance(self.platform.now(cpu));
+        inner.fair.dequeue(task.entity_ref(), Departure::Move, now);
+        task.words.queued_on.store(0, Relaxed);
+        queue.publish(&inner);
+        self.observe_leave(queue, task, cpu, now);
+        drop(inner);
+        // Off every queue and runnable: the placement is ours.
+        if !self.hand_over(task, on_cpu::THEN_MOVE) {
+            self.place(irq, task, Coming::Moved);
+        }
+        Ok(())
+    }
+
+    /// The task the calling CPU runs, or none before it is online.
+    pub fn current(&self, irq: &IrqOff) -> Option<NonNull<Target<C>>> {
+        self.here(irq).current().map(|task| C::Task::target(task.as_ptr()))
+    }
+
+    /// Whether the calling CPU runs its idle task.
+    pub fn is_idle(&self, irq: &IrqOff) -> bool {
+        self.here(irq).current().is_none_or(|task| task.class() == Class::Idle)
+    }
+
+    /// Runnable tasks of `cpu`, waiting or running. A hint: it may change at once. 0 for a CPU that does not exist.
+    pub fn nr_running(&self, cpu: CpuId) -> u64 {
+        self.queues.get(cpu.index()).map_or(0, CpuQueue::load)
+    }
+
+    /// The CPUs that are online.
+    pub fn online(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.cpus().filter(|cpu| self.queues[cpu.index()].online())
+    }
+
+    /// The machine, as it was given.
+    pub fn platform(&self) -> &C::Platform {
+        &self.platform
+    }
+
+    /// The gates.
+    pub fn gates(&self) -> &Gates<C> {
+        &self.gates
+    }
+
+    #[inline(always)]
+    fn here(&self, _irq: &IrqOff) -> Here<'q, C> {
+        let cpu = self.platform.this_cpu();
+        Here { cpu, queue: &self.queues[cpu.index()] }
+    }
+
+    fn current_task(&self, irq: &IrqOff) -> TaskRef<C> {
+        self.here(irq).current().unwrap_or_else(|| unreachable_in_release())
+    }
+
+    fn cpus(&self) -> impl Iterator<Item = CpuId> + use<C> {
+        (0..self.queues.len() as u32).map(CpuId)
+    }
+
+    fn any_online(&self, mask: &C::Mask) -> bool {
+        self.online().any(|cpu| mask.contains(cpu))
+    }
+
+    /// Takes a task over from the embedder.
+    fn adopt(&self, task: C::Task, class: Class) -> Result<TaskRef<C>, Rejected<C>> {
+        let raw = task.into_raw();
+        // SAFETY: `into_raw` gave the pointer to us; the task stays alive until `from_raw`.
+        let task = unsafe { TaskRef::new(raw) };
+        if task.words.state.compare_exchange(state::NEW, state::RUNNABLE, AcqRel, Relaxed).is_err() {
+            // SAFETY: the pointer came from `into_raw` just now.
+            return Err(Rejected { task: unsafe { C::Task::from_raw(raw) }, error: Error::AlreadySpawned });
+        }
+        task.set_class(class);
+        Ok(task)
+    }
+
+    fn fair_task(&self, task: &Target<C>) -> Result<TaskRef<C>, Error> {
+        // SAFETY: the caller's reference keeps the task alive during the call.
+        let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
+        if task.class() == Class::Fair { Ok(task) } else { Err(Error::NotFair) }
+    }
+}
+
+/// A CPU that is online has an idle task. A debug build says so; a release build of a broken embedder stops here.
+#[cold]
+fn unreachable_in_release() -> ! {
+    debug_assert!(false, "this CPU is not online");
+    loop {
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,172 @@
+//! # What it is
+//! What others may see: the hooks where the observers listen, and the calls that read them.
+//!
+//! # How it works
+//! Each event of the scheduler has one hook, called under the queue's lock, and each hook asks the gates.
+//! Reading takes no lock, except to charge a task that runs at this moment.
+//!
+//! # Invariants
+//! 1. No hook changes a decision; with all gates off the schedule is the same.
+//! 2. Reading a statistic writes nothing a decision depends on, except that it charges the running task up to now.
+//!
+//! # Cost
+//! When off: one gate per hook and observer. Compiled out: nothing.
+
+use super::{
+    Here, Scheduler,
+    place::Queued,
+    types::{Faults, Target},
+};
+use crate::{
+    config::Config,
+    cpu::CpuQueue,
+    gate::{Gate, Store},
+    platform::{CpuId, Nanos, Platform},
+    stats::{
+        Prev,
+        psi::{Pressure, Psi, PsiCpu},
+        schedstat::{CpuStats, TaskStats},
+    },
+    task::{Class, TaskPtr, TaskRef},
+    token::IrqOff,
+};
+
+/// The averages, made on first use because their first period starts with the scheduler.
+pub(crate) struct PsiSlot<C: Config>(pub(super) Psi<C::Sync>);
+
+impl<C: Config> Default for PsiSlot<C> {
+    fn default() -> Self {
+        Self(Psi::new(0, C::HZ))
+    }
+}
+
+impl<C: Config> Scheduler<'_, C> {
+    /// How often `cpu` switched from one task to another.
+    pub fn switches(&self, _irq: &IrqOff, cpu: CpuId) -> u64 {
+        self.queues.get(cpu.index()).map_or(0, |queue| queue.lock().switches)
+    }
+
+    /// What went wrong inside the scheduler on `cpu`, if anything.
+    pub fn faults(&self, _irq: &IrqOff, cpu: CpuId) -> Faults {
+        self.queues.get(cpu.index()).map_or_else(Faults::default, |queue| Faults {
+            picks_without_eligible: queue.lock().fair.pick_failures(),
+            pressure_inconsistencies: queue.psi.get().map_or(0, |psi| psi.inconsistencies()),
+        })
+    }
+
+    /// The counters of `cpu`, or none where schedstats are compiled out or the CPU does not exist.
+    pub fn cpu_stats(&self, cpu: CpuId) -> Option<CpuStats> {
+        self.queues.get(cpu.index())?.counters.get().map(|counters| counters.read())
+    }
+
+    /// The counters of `task`, with its run time up to now.
+    pub fn task_stats(&self, _irq: &IrqOff, task: &Target<C>) -> TaskStats {
+        // SAFETY: the caller's reference keeps the task alive during the call.
+        let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
+        if let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task) {
+            let now = inner.advance(self.platform.now(cpu));
+            if inner.current == Some(task) {
+                match task.class() {
+                    Class::Fair => {
+                        // The request that may come of it is the tick's to make.
+                        inner.fair.charge(now);
+                    }
+                    _ => inner.fair.charge_outsider(task.entity_ref(), now),
+                }
+            }
+        }
+        TaskStats {
+            sum_exec_runtime: task.entity.sum_exec(),
+            run_delay: task.counters.get().map_or(0, |counters| counters.run_delay()),
+            pcount: task.counters.get().map_or(0, |counters| counters.pcount()),
+        }
+    }
+
+    /// CPU pressure up to now, or none where pressure is compiled out or off.
+    pub fn cpu_pressure(&self, irq: &IrqOff) -> Option<Pressure> {
+        let psi = self.psi.get().filter(|_| self.gates.psi.on())?;
+        let now = self.platform.now(self.here(irq).cpu);
+        Some(psi.0.read(now, self.pressure_cpus(), |cpu| self.platform.now(CpuId(cpu as u32))))
+    }
+
+    pub(super) fn collect_pressure(&self, now: Nanos) {
+        if let Some(psi) = self.psi.get() {
+            psi.0.try_update(now, self.pressure_cpus(), |cpu| self.platform.now(CpuId(cpu as u32)));
+        }
+    }
+
+    fn pressure_cpus(&self) -> impl Iterator<Item = &PsiCpu<C::Sync>> {
+        self.queues.iter().filter_map(|queue| queue.psi.get())
+    }
+
+    pub(super) fn count_wake(&self, irq: &IrqOff, at: Option<CpuId>) {
+        if self.gates.schedstats.on() {
+            let here = self.here(irq);
+            if let Some(counters) = here.queue.counters.get() {
+                counters.woke();
+                if at == Some(here.cpu) {
+                    counters.woke_here();
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn count_wake_at(&self, here: &Here<'_, C>, at: CpuId) {
+        if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
+            counters.woke();
+            if at == here.cpu {
+                counters.woke_here();
+            }
+        }
+    }
+
+    /// Hook: a task became runnable on a queue.
+    #[inline(always)]
+    pub(super) fn observe_join(&self, queue: &CpuQueue<C>, task: TaskRef<C>, cpu: CpuId, now: Nanos) {
+        if let (Some(counters), Some(mine)) = (queue.counters.get(), task.counters.get())
+            && self.gates.schedstats.on()
+        {
+            counters.queued(mine, now);
+        }
+        if let (Some(psi), Some(mine)) = (queue.psi.get(), task.psi.get())
+            && self.gates.psi.on()
+        {
+            psi.queued(mine, || self.platform.now(cpu));
+        }
+    }
+
+    /// Hook: a task that waits leaves a queue for another.
+    #[inline(always)]
+    pub(super) fn observe_leave(&self, queue: &CpuQueue<C>, task: TaskRef<C>, cpu: CpuId, now: Nanos) {
+        if let (Some(counters), Some(mine)) = (queue.counters.get(), task.counters.get())
+            && self.gates.schedstats.on()
+        {
+            counters.unqueued(mine, now);
+        }
+        if let (Some(psi), Some(mine)) = (queue.psi.get(), task.psi.get())
+            && self.gates.psi.on()
+        {
+            psi.unqueued(mine, || self.platform.now(cpu));
+        }
+    }
+
+    /// Hook: a CPU goes from one task to another.
+    #[inline(always)]
+    pub(super) fn observe_switch(&self, here: &Here<'_, C>, prev: TaskRef<C>, next: TaskRef<C>, is: Prev, now: Nanos) {
+        let busy = |task: &TaskRef<C>| task.class() != Class::Idle;
+        let (from, to) = (Some(&prev).filter(|task| busy(task)), Some(&next).filter(|task| busy(task)));
+        if let Some(counters) = here.queue.counters.get()
+            && self.gates.schedstats.on()
+        {
+            let from = from.and_then(|task| task.counters.get());
+            counters.switched(from.map(|prev| (prev, is)), to.and_then(|task| task.counters.get()), now);
+        }
+        if let Some(psi) = here.queue.psi.get()
+            && self.gates.psi.on()
+        {
+            let (from, to) = (from.and_then(|task| task.psi.get()), to.and_then(|task| task.psi.get()));
+            psi.switched(from, to, is, || self.platform.now(here.cpu));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! # What it is
+//! Where a task goes: choosing a CPU, and queueing there.
+//!
+//! # How it works
+//! A placement has one owner: the CPU that spawns the task, whose wake-up won, or that took the task off a queue it may no longer use.
+//! If a CPU is still leaving the task, the owner hands the placement to that CPU.
+//! Otherwise it picks a CPU, names it in the task, and only then reads what was asked for the task:
+//! a change of parameters stores first and looks for the queue then, so one of the two sees the other.
+//!
+//! # Invariants
+//! 1. Nobody waits: a placement is carried out by its owner or by the CPU that is leaving the task.
+//! 2. A task is queued only on a CPU of its mask, unless no CPU of the mask is online.
+//!
+//! # Cost
+//! One queue lock. The scan for an idle CPU reads one line of every CPU in the mask, at worst.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+
+use super::Scheduler;
+use crate::{
+    config::Config,
+    cpu::Inner,
+    mask::SharedMask,
+    platform::{CpuId, Platform},
+    policy::eevdf::Arrival,
+    sync::{Family, LockGuard, Word},
+    task::{Class, TaskRef, on_cpu, state},
+    token::IrqOff,
+};
+
+/// How a task comes to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coming {
+    Fresh,
+    Woken,
+    Moved,
+}
+
+/// The queue a task is on, locked.
+pub(super) struct Queued<'q, C: Config> {
+    pub(super) cpu: CpuId,
+    pub(super) inner: LockGuard<'q, C::Sync, Inner<C>>,
+}
+
+impl<'q, C: Config> Scheduler<'q, C> {
+    /// The lock of the queue the task is on; none if it is on no queue.
+    ///
+    /// None also while its placement has an owner, who reads the parameters after it named the queue.
+    pub(super) fn lock_where_queued(&self, task: TaskRef<C>) -> Option<Queued<'q, C>> {
+        loop {
+            let cpu = CpuId(task.words.cpu.load(SeqCst) as u32);
+            let inner = self.queues.get(cpu.index())?.lock();
+            if task.words.queued_on.load(Relaxed) == u64::from(cpu.0) + 1 {
+                return Some(Queued { cpu, inner });
+            }
+            if task.words.cpu.load(SeqCst) == u64::from(cpu.0) {
+                return None;
+            }
+        }
+    }
+
+    /// If a CPU is still leaving the task, asks that CPU to place it afterwards. The caller owns the placement.
+    #[inline(always)]
+    pub(super) fn hand_over(&self, task: TaskRef<C>, then: u64) -> bool {
+        task.words.on_cpu.load(Acquire) == on_cpu::ON
+            && task.words.on_cpu.compare_exchange(on_cpu::ON, then, AcqRel, Acquire).is_ok()
+    }
+
+    /// Puts a task that is runnable, on no queue and off every CPU on a queue. The caller owns the placement.
+    pub(super) fn place(&self, irq: &IrqOff, task: TaskRef<C>, coming: Coming) {
+        let here = self.here(irq);
+        let kick = loop {
+            let cpu = self.select(task, coming, here.cpu);
+            let queue = &self.queues[cpu.index()];
+            let mut inner = queue.lock();
+            if task.words.cpu.load(Relaxed) != u64::from(cpu.0) {
+                // First name the queue, then read the parameters (see *Parameters* above).
+                task.words.cpu.store(u64::from(cpu.0), SeqCst);
+                C::Sync::fence(SeqCst);
+            }
+            if !task.mask.contains(cpu) && task.class() == Class::Fair && self.any_online(&task.mask.load()) {
+                continue;
+            }
+            let now = inner.advance(self.platform.now(cpu));
+            task.words.state.store(state::RUNNABLE, Relaxed);
+            task.words.queued_on.store(u64::from(cpu.0) + 1, Relaxed);
+            self.observe_join(queue, task, cpu, now);
+            let arrival = if coming == Coming::Fresh { Arrival::Fresh } else { Arrival::Returning };
+            let class = task.class();
+            if class == Class::Fair {
+                inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now);
+            } else {
+                inner.stop_ready = true;
+            }
+            queue.publish(&inner);
+            if coming == Coming::Woken {
+                self.count_wake_at(&here, cpu);
+            }
+            let preempts = match inner.current.map(|current| current.class()) {
+                None | Some(Class::Stop) => false,
+                Some(Class::Idle) => true,
+                Some(Class::Fair) => class == Class::Stop || inner.fair.preempts(task.entity_ref(), arrival),
+            };
+            break (preempts && queue.request(&inner) && cpu != here.cpu).then_some(cpu);
+        };
+        if let Some(cpu) = kick {
+            self.platform.kick(cpu);
+        }
+    }
+
+    /// A CPU for the task.
+    fn select(&self, task: TaskRef<C>, coming: Coming, here: CpuId) -> CpuId {
+        let last = task.cpu();
+        if task.class() != Class::Fair {
+            return last;
+        }
+        let allowed = |cpu: CpuId| {
+            let queue = &self.queues[cpu.index()];
+            (task.mask.contains(cpu) && queue.online()).then(|| queue.load())
+        };
+        let last_load = allowed(last);
+        if coming != Coming::Fresh && last_load == Some(0) {
+            return last;
+        }
+        let count = self.queues.len() as u32;
+        let first = if coming == Coming::Fresh { here.0 } else { last.0 };
+        let mut best: Option<(u64, CpuId)> = None;
+        for cpu in (first..count).chain(0..first).map(CpuId) {
+            match allowed(cpu) {
+                Some(0) => return cpu,
+                Some(load) if best.is_none_or(|(least, _)| load < least) => best = Some((load, cpu)),
+                _ => {}
+            }
+        }
+        match (coming, last_load, best) {
+            (Coming::Woken, Some(_), _) => last,
+            (_, _, Some((_, cpu))) => cpu,
+            // A mask that is being changed word by word may look empty; `place` looks again.
+            _ => self.online().next().unwrap_or(last),
+        }
+    }
+}
