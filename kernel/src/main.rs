@@ -23,6 +23,7 @@ mod arch;
 mod console;
 mod heap;
 mod panic;
+mod ratio;
 mod selftest;
 mod smp;
 mod spin;

@@ -20,6 +20,7 @@
 //! | `oom` | more memory than there is | "memory allocation of" |
 //! | `heap` | allocations of many sizes, contents checked | ok |
 //! | `switch` | two contexts pass control to and fro | ok |
+//! | `preempt` | the timer's way out switches between two contexts that compute | ok |
 //! | `timer` | the timer, ten times on every CPU: never early | ok |
 //! | `ipi` | an interrupt from the boot CPU to every other and back | ok |
 //! | `clock` | all CPUs pass the time around: it never goes back | ok |
@@ -29,6 +30,9 @@
 //!
 //! # Cost
 //! None unless asked for.
+
+mod clocks;
+mod contexts;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -43,8 +47,7 @@ use x86_64::structures::idt::InterruptDescriptorTable;
 use crate::arch::exit::{Verdict, exit};
 use crate::arch::hooks::{self, Hooks};
 use crate::arch::percpu::{CpuLocal, cpu_index};
-use crate::arch::switch::{Context, switch};
-use crate::arch::{apic, irq, timer, tsc};
+use crate::arch::{apic, irq};
 use crate::{cpu_local, println, smp};
 
 /// What the other CPUs do while a self-test runs: take interrupts, and run the test's part when called.
@@ -113,10 +116,11 @@ pub fn run(name: &str) -> ! {
             }
         }
         "heap" => heap(),
-        "switch" => switching(),
-        "timer" => timers(),
+        "switch" => contexts::switching(),
+        "preempt" => contexts::preemption(),
+        "timer" => clocks::timers(),
         "ipi" => interrupts(),
-        "clock" => clocks(),
+        "clock" => clocks::clocks(),
         _ => Err("there is no such test"),
     };
     match result {
@@ -132,7 +136,11 @@ pub fn run(name: &str) -> ! {
 }
 
 static HOOKS: Hooks = Hooks {
-    timer: timer_hook,
+    timer: || {
+        if !contexts::expired() {
+            clocks::expired();
+        }
+    },
     reschedule: || {
         REACHED.fetch_add(1, Ordering::Release);
     },
@@ -144,6 +152,7 @@ static HOOKS: Hooks = Hooks {
     },
     irq_exit: || {
         EXITS.here().fetch_add(1, Ordering::Relaxed);
+        contexts::irq_exit();
     },
 };
 
@@ -259,110 +268,6 @@ fn heap() -> Result<(), &'static str> {
     }
 }
 
-/// How often control goes to the second context.
-const SWITCHES: u64 = 100_000;
-
-static MAIN_CONTEXT: Context = Context::empty();
-static SWITCHED: AtomicU64 = AtomicU64::new(0);
-
-fn switching() -> Result<(), &'static str> {
-    let Ok(stack) = boot::paging::map_stack(4) else {
-        return Err("no memory for a stack");
-    };
-    irq::disable();
-    let argument = 0x1234_usize as *mut ();
-    // SAFETY: the stack is new and ours.
-    let other = unsafe { Context::new(stack.top as *mut u8, second_context, argument) };
-    OTHER.store(&raw const other as usize, Ordering::Relaxed);
-    let start_ns = tsc::now_ns();
-    for round in 0..SWITCHES {
-        // SAFETY: interrupts are off, and the other context has been left.
-        unsafe { switch(&MAIN_CONTEXT, &other) };
-        if SWITCHED.load(Ordering::Relaxed) != round + 1 {
-            return Err("control came back too early");
-        }
-    }
-    let ns = tsc::now_ns() - start_ns;
-    println!("selftest: {} ns for a switch there and back", ns / SWITCHES);
-    Ok(())
-}
-
-/// The second context, while `switching` runs.
-static OTHER: AtomicUsize = AtomicUsize::new(0);
-
-extern "C" fn second_context(argument: *mut ()) -> ! {
-    assert_eq!(argument as usize, 0x1234, "the argument arrives");
-    // SAFETY: `switching` keeps the context alive until this never runs again.
-    let me = unsafe { &*(OTHER.load(Ordering::Relaxed) as *const Context) };
-    loop {
-        SWITCHED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: interrupts are off, and `switching` has left its context.
-        unsafe { switch(me, &MAIN_CONTEXT) };
-    }
-}
-
-/// How often each CPU's timer expires.
-const EXPIRIES: u64 = 10;
-/// How long it is armed for.
-const ARMED_NS: u64 = 3_000_000;
-
-struct TimerTest {
-    due_ns: AtomicU64,
-    left: AtomicU64,
-    early: AtomicU64,
-    latest_ns: AtomicU64,
-}
-
-static TIMERS: CpuLocal<TimerTest> = cpu_local!(TimerTest {
-    due_ns: AtomicU64::new(0),
-    left: AtomicU64::new(0),
-    early: AtomicU64::new(0),
-    latest_ns: AtomicU64::new(0),
-});
-
-fn arm_next() {
-    let due_ns = tsc::now_ns() + ARMED_NS;
-    TIMERS.here().due_ns.store(due_ns, Ordering::Relaxed);
-    timer::arm_at(due_ns);
-}
-
-fn timer_hook() {
-    let test = TIMERS.here();
-    let (now_ns, due_ns) = (tsc::now_ns(), test.due_ns.load(Ordering::Relaxed));
-    if now_ns < due_ns {
-        test.early.fetch_add(1, Ordering::Relaxed);
-    }
-    test.latest_ns.fetch_max(now_ns.saturating_sub(due_ns), Ordering::Relaxed);
-    if test.left.fetch_sub(1, Ordering::Relaxed) > 1 {
-        arm_next();
-    } else {
-        REACHED.fetch_add(1, Ordering::Release);
-    }
-}
-
-fn timers() -> Result<(), &'static str> {
-    let start = || {
-        TIMERS.here().left.store(EXPIRIES, Ordering::Relaxed);
-        arm_next();
-    };
-    for cpu in 1..smp::online() {
-        let before = EXITS.of(cpu).load(Ordering::Relaxed);
-        tell_cpu(cpu, start);
-        while EXITS.of(cpu).load(Ordering::Relaxed) == before {
-            spin_loop();
-        }
-    }
-    irq::without(start);
-    irq::enable();
-    wait_for(&REACHED, smp::online());
-    irq::disable();
-    let all = (0..smp::online()).map(|cpu| TIMERS.of(cpu));
-    let early: u64 = all.clone().map(|test| test.early.load(Ordering::Relaxed)).sum();
-    let latest_ns = all.map(|test| test.latest_ns.load(Ordering::Relaxed)).max();
-    println!("selftest: {early} early, latest {} ns after it was due", latest_ns.unwrap_or(0));
-    if early == 0 { Ok(()) } else { Err("a timer was early") }
-}
-
 fn interrupts() -> Result<(), &'static str> {
     irq::enable();
     let others = smp::online() - 1;
@@ -386,30 +291,4 @@ fn interrupts() -> Result<(), &'static str> {
         return Err("state was not restored");
     }
     Ok(())
-}
-
-/// How often each CPU compares its clock with the newest time seen anywhere.
-const COMPARISONS: u64 = 20_000;
-
-static NEWEST_NS: AtomicU64 = AtomicU64::new(0);
-static BACKWARD_NS: AtomicU64 = AtomicU64::new(0);
-
-fn compare_clocks() {
-    for _ in 0..COMPARISONS {
-        let seen_ns = NEWEST_NS.load(Ordering::Acquire);
-        let now_ns = tsc::now_ns();
-        BACKWARD_NS.fetch_max(seen_ns.saturating_sub(now_ns), Ordering::Relaxed);
-        NEWEST_NS.fetch_max(now_ns, Ordering::Release);
-    }
-    REACHED.fetch_add(1, Ordering::Release);
-}
-
-fn clocks() -> Result<(), &'static str> {
-    for cpu in 1..smp::online() {
-        tell_cpu(cpu, compare_clocks);
-    }
-    compare_clocks();
-    wait_for(&REACHED, smp::online());
-    println!("selftest: the clock went back by {} ns at most", BACKWARD_NS.load(Ordering::Relaxed));
-    if BACKWARD_NS.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err("the clock went back") }
 }

@@ -7,8 +7,9 @@
 //! The local APIC's timer counts down once.
 //! Its frequency is measured against the clock at boot ([`calibrate`]); where the CPU can compare the time-stamp counter
 //! with a deadline instead, that is used and nothing needs to be measured.
-//! The interrupt calls `hooks::Hooks::timer`. It never comes early as the clock counts, but for times further away than
-//! the counter reaches (four seconds or more): then the hook finds that it is too early and arms again.
+//! The interrupt calls `hooks::Hooks::timer`, which looks at the clock: the interrupt may come early, by the error of the
+//! measurement (some millionths of the time) or because the counter does not reach so far (four seconds or more);
+//! then the hook arms again.
 //!
 //! # Invariants
 //! 1. `MULT` and `MODE` are written once, before any other CPU runs.
@@ -25,6 +26,7 @@ use x86_64::registers::model_specific::Msr;
 
 use super::apic::{self, Register};
 use super::{percpu, tsc, vectors};
+use crate::ratio::{mult, scale};
 
 /// In the timer's entry: expire when the time-stamp counter reaches the deadline.
 const DEADLINE_MODE: u32 = 0b10 << 17;
@@ -89,7 +91,7 @@ pub fn calibrate() -> Result<Mode, Stuck> {
     if hz == 0 {
         return Err(Stuck);
     }
-    MULT.store(tsc::mult(hz, tsc::NANOS_PER_SECOND, SHIFT), Ordering::Relaxed);
+    MULT.store(mult(hz, tsc::NANOS_PER_SECOND, SHIFT), Ordering::Relaxed);
     Ok(Mode::OneShot { hz })
 }
 
@@ -137,7 +139,7 @@ pub fn disarm() {
 #[inline]
 fn arm_count(ns: u64) {
     // Longer than the counter reaches is cut, so the product stays far below 128 bits; one more tick rounds up.
-    let ticks = tsc::scale(ns, MULT.load(Ordering::Relaxed), SHIFT).saturating_add(1);
+    let ticks = scale(ns, MULT.load(Ordering::Relaxed), SHIFT).saturating_add(1);
     apic::write(Register::TimerInitial, u32::try_from(ticks).unwrap_or(u32::MAX));
 }
 

@@ -22,6 +22,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::percpu::{self, CLOCK_OFFSET_AT};
+use crate::ratio::{mult, scale};
 
 /// Fractional bits of `MULT`.
 const SHIFT: u32 = 48;
@@ -93,15 +94,4 @@ pub unsafe fn start(frequency_hz: u64) {
     MULT.store(mult(NANOS_PER_SECOND, frequency_hz, SHIFT), Ordering::Relaxed);
     TICKS_MULT.store(mult(frequency_hz, NANOS_PER_SECOND, 32), Ordering::Relaxed);
     percpu::set_clock_offset(raw_ticks().wrapping_neg());
-}
-
-/// `value * mult >> shift`, in 128 bits.
-#[inline]
-pub(super) fn scale(value: u64, mult: u64, shift: u32) -> u64 {
-    ((u128::from(value) * u128::from(mult)) >> shift) as u64
-}
-
-/// `to / from` with `shift` fractional bits, rounded to the nearest.
-pub(super) fn mult(to: u64, from: u64, shift: u32) -> u64 {
-    (((u128::from(to) << shift) + u128::from(from / 2)) / u128::from(from)) as u64
 }
