@@ -20,6 +20,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::compiler::{self, Parts};
+use crate::kernel_build::TARGET;
+use crate::packages::Need;
 use crate::paths;
 use crate::process;
 
@@ -47,6 +49,8 @@ pub struct Check {
 pub enum Action {
     /// Command lines that must succeed, one after another.
     Commands(Vec<Command>),
+    /// A command line that boots kernels.
+    Boots(Command),
     /// A kernel that must compile without a warning.
     Kernel(&'static str),
     /// `sched-core` must compile for this target.
@@ -81,8 +85,33 @@ pub fn all() -> Vec<Check> {
     if let Ok(this) = env::current_exe() {
         boots.env(LAUNCHER_VARIABLE, this);
     }
-    checks.push(check("boots", "kernels boot in QEMU and do what they say", vec![boots]));
+    checks.push(Check {
+        name: "boots".to_owned(),
+        shows: "kernels boot in QEMU and do what they say",
+        action: Action::Boots(boots),
+    });
     checks
+}
+
+/// What must be on this machine for `checks`.
+pub fn needs(checks: &[Check]) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for check in checks {
+        match check.action {
+            Action::Commands(_) => {}
+            Action::Boots(_) => needs.extend([Need::Qemu, Need::Compiler(TARGET)]),
+            Action::Kernel(_) => needs.push(Need::Compiler(TARGET)),
+            Action::Core(target) => needs.push(Need::Compiler(target)),
+        }
+    }
+    // Few enough to look through again; the order says what is asked for first.
+    let mut once = Vec::new();
+    needs.into_iter().for_each(|need| {
+        if !once.contains(&need) {
+            once.push(need);
+        }
+    });
+    once
 }
 
 /// The command that compiles `sched-core` for a bare target, or why there is none.

@@ -193,7 +193,8 @@ fn run(arguments: RunArguments) -> Result<Exit> {
     machine::check_append(&arguments.append)?;
     let workspace = paths::workspace();
     let list = BuildList::parse(&arguments.build, &workspace)?;
-    let needs: &[Need] = if arguments.kernel.is_some() { &[Need::Qemu] } else { &[Need::Qemu, Need::Compiler] };
+    let needs: &[Need] =
+        if arguments.kernel.is_some() { &[Need::Qemu] } else { &[Need::Qemu, Need::Compiler(kernel_build::TARGET)] };
     setup::ensure(needs)?;
     let kernel = match arguments.kernel {
         Some(kernel) if kernel.is_file() => kernel,
@@ -229,7 +230,7 @@ fn run(arguments: RunArguments) -> Result<Exit> {
 
 fn path(build: &str) -> Result<Exit> {
     let list = BuildList::parse(build, &paths::workspace())?;
-    setup::ensure(&[Need::Compiler])?;
+    setup::ensure(&[Need::Compiler(kernel_build::TARGET)])?;
     let kernel = kernel_build::build(&list, &mut Vec::new())?;
     let path = kernel.canonicalize().with_context(|| format!("{} is gone", kernel.display()))?;
     println!("{}", path.display());
@@ -237,7 +238,7 @@ fn path(build: &str) -> Result<Exit> {
 }
 
 fn set_up() -> Result<Exit> {
-    setup::ensure(&[Need::Qemu, Need::Compiler])?;
+    setup::ensure(&[Need::Qemu, Need::Compiler(kernel_build::TARGET)])?;
     println!("nothing is missing");
     Ok(Exit::Done)
 }

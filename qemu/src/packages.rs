@@ -21,8 +21,8 @@
 pub enum Need {
     /// The emulator.
     Qemu,
-    /// A compiler for bare-metal targets.
-    Compiler,
+    /// A compiler for this bare-metal target.
+    Compiler(&'static str),
 }
 
 /// Whether a row of the table has been run for real.
@@ -120,10 +120,10 @@ pub const MANAGERS: [Manager; 4] = [
 
 impl Need {
     /// What it is called.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Need::Qemu => "qemu-system-x86_64",
-            Need::Compiler => "a Rust compiler for x86_64-unknown-none",
+            Need::Qemu => "qemu-system-x86_64".to_owned(),
+            Need::Compiler(target) => format!("a Rust compiler for {target}"),
         }
     }
 
@@ -131,7 +131,7 @@ impl Need {
     pub fn why(self) -> &'static str {
         match self {
             Need::Qemu => "it is the machine that the kernel boots on",
-            Need::Compiler => "it compiles the kernel, which runs without an operating system",
+            Need::Compiler(_) => "it compiles what runs without an operating system",
         }
     }
 }
@@ -142,16 +142,18 @@ impl Manager {
         self.refresh.is_some()
     }
 
-    /// The packages that mend `missing`.
+    /// Whether the compiler comes through rustup, which must then add the target.
+    pub fn brings_rustup(&self) -> bool {
+        self.compiler.contains(&"rustup")
+    }
+
+    /// The packages that mend `missing`, each once.
     pub fn packages(&self, missing: &[Need]) -> Vec<&'static str> {
-        missing
-            .iter()
-            .flat_map(|need| match need {
-                Need::Qemu => self.qemu,
-                Need::Compiler => self.compiler,
-            })
-            .copied()
-            .collect()
+        let has_qemu = missing.contains(&Need::Qemu);
+        let has_compiler = missing.iter().any(|need| matches!(need, Need::Compiler(_)));
+        let qemu = self.qemu.iter().filter(|_| has_qemu);
+        let compiler = self.compiler.iter().filter(|_| has_compiler);
+        qemu.chain(compiler).copied().collect()
     }
 
     /// The command lines that mend `missing`, one after another.
@@ -179,7 +181,7 @@ impl Manager {
 mod tests {
     use super::*;
 
-    const BOTH: [Need; 2] = [Need::Qemu, Need::Compiler];
+    const BOTH: [Need; 3] = [Need::Qemu, Need::Compiler("one-target"), Need::Compiler("another")];
 
     fn manager(name: &str) -> &'static Manager {
         MANAGERS.iter().find(|manager| manager.name == name).unwrap()

@@ -64,14 +64,8 @@ pub fn qemu() -> Result<Option<PathBuf>> {
 
 /// Installs what is missing of `needs`.
 pub fn ensure(needs: &[Need]) -> Result<()> {
-    let mut absent = absent(needs)?;
-    for (need, detail) in &absent {
-        eprintln!("setup: {} is missing{detail}: {}", need.name(), need.why());
-    }
-    if absent.iter().any(|(need, _)| *need == Need::Compiler) && add_rustup_target() {
-        absent = self::absent(needs)?;
-    }
-    let wanted: Vec<Need> = absent.into_iter().map(|(need, _)| need).collect();
+    let absent = add_rustup_targets(absent(needs)?);
+    let wanted: Vec<Need> = absent.iter().map(|(need, _)| *need).collect();
     if wanted.is_empty() {
         return Ok(());
     }
@@ -80,14 +74,12 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
         .find(|manager| paths::find_program(manager.program).is_some())
         .ok_or_else(|| no_manager(&wanted))?;
     install(manager, &wanted)?;
-    if manager.packages(&wanted).contains(&"rustup") {
-        add_rustup_target();
-    }
-    match self::absent(needs)?.first() {
+    let absent = if manager.brings_rustup() { add_rustup_targets(self::absent(needs)?) } else { self::absent(needs)? };
+    match absent.first() {
         None => Ok(()),
         Some((need, detail)) => Err(missing(format!(
             "{} is still missing after the installation{detail}; \
-             with rustup: rustup target add {TARGET}",
+             where rustup is there: rustup target add {TARGET}",
             need.name()
         ))),
     }
@@ -95,7 +87,7 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
 
 /// Says what is there and what is missing.
 pub fn check() -> Result<Exit> {
-    let absent = absent(&[Need::Qemu, Need::Compiler])?;
+    let absent = absent(&[Need::Qemu, Need::Compiler(TARGET)])?;
     if let Some(qemu) = qemu()? {
         let version = process::answer(Command::new(&qemu).arg("--version")).unwrap_or_default();
         println!("found: {} ({})", qemu.display(), version.lines().next().unwrap_or("no version"));
@@ -120,36 +112,54 @@ fn absent(needs: &[Need]) -> Result<Vec<(Need, String)>> {
     for need in needs {
         match need {
             Need::Qemu if qemu()?.is_none() => absent.push((*need, String::new())),
-            Need::Compiler => {
-                if let Err(reason) = compiler::find(TARGET) {
+            Need::Qemu => {}
+            Need::Compiler(target) => {
+                if let Err(reason) = compiler::find(target) {
                     absent.push((*need, format!(" ({reason})")));
                 }
             }
-            Need::Qemu => {}
         }
     }
     Ok(absent)
 }
 
-/// Lets rustup add the target; whether it could.
-fn add_rustup_target() -> bool {
-    let Some(rustup) = paths::find_program("rustup") else {
-        return false;
-    };
-    eprintln!("setup: running: rustup target add {TARGET}");
+/// Says what is absent, lets rustup add the targets among it, and answers what is still absent.
+fn add_rustup_targets(mut absent: Vec<(Need, String)>) -> Vec<(Need, String)> {
+    for (need, detail) in &absent {
+        eprintln!("setup: {} is missing{detail}: {}", need.name(), need.why());
+    }
+    let targets: Vec<_> = absent
+        .iter()
+        .filter_map(|(need, _)| match need {
+            Need::Qemu => None,
+            Need::Compiler(target) => Some(*target),
+        })
+        .collect();
+    let Some(rustup) = paths::find_program("rustup").filter(|_| !targets.is_empty()) else { return absent };
+    eprintln!("setup: running: rustup target add {}", targets.join(" "));
     let mut command = Command::new(rustup);
     process::without_outer_cargo(&mut command);
-    command.args(["target", "add", TARGET]).current_dir(paths::workspace());
-    let mut progress = Progress::new("setup: rustup");
-    let ended = run_lines(&mut command, RUSTUP_LIMIT, |_, line| progress.step(line));
-    drop(progress);
-    match ended {
-        Ok(Ended::Itself(status)) if status.success() => true,
-        _ => {
-            eprintln!("setup: rustup cannot add the target here; trying the system's packages");
-            false
+    command.args(["target", "add"]).args(targets).current_dir(paths::workspace());
+    let mut progress = Progress::moving("setup: rustup");
+    let mut reason = String::new();
+    let ended = run_lines(&mut command, RUSTUP_LIMIT, |_, line| {
+        progress.step(line);
+        if let Some(error) = line.strip_prefix("error: ").filter(|_| reason.is_empty()) {
+            error.clone_into(&mut reason);
         }
+    });
+    drop(progress);
+    if matches!(ended, Ok(Ended::TimeLimit)) {
+        reason = format!("no end after {} s", RUSTUP_LIMIT.as_secs());
     }
+    if !reason.is_empty() {
+        eprintln!("setup: rustup cannot do that here ({reason}); the system's packages are next");
+    }
+    absent.retain(|(need, _)| match need {
+        Need::Qemu => true,
+        Need::Compiler(target) => compiler::find(target).is_err(),
+    });
+    absent
 }
 
 fn install(manager: &Manager, wanted: &[Need]) -> Result<()> {

@@ -27,7 +27,6 @@ use crate::build_list::BuildList;
 use crate::checks::{self, Action, Check, LIMIT};
 use crate::kernel_build;
 use crate::outcome::{Exit, usage};
-use crate::packages::Need;
 use crate::process::{self, Ended, run_lines};
 use crate::progress::Progress;
 use crate::{paths, setup};
@@ -58,7 +57,7 @@ pub fn test(only: &[String], list: bool) -> Result<Exit> {
         return Ok(Exit::Done);
     }
 
-    setup::ensure(&[Need::Qemu, Need::Compiler])?;
+    setup::ensure(&checks::needs(&checks))?;
     let logs = paths::target().join("checks");
     fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
     let count = checks.len();
@@ -88,6 +87,7 @@ fn perform(check: Check, logs: &Path) -> Result<Report> {
         Action::Commands(commands) => {
             commands.into_iter().find_map(|command| command_fault(command, &check.name, &mut out))
         }
+        Action::Boots(command) => command_fault(command, &check.name, &mut out),
         Action::Core(target) => match checks::core_command(target) {
             Ok(command) => command_fault(command, &check.name, &mut out),
             Err(reason) => Some(format!("no compiler: {reason}")),
