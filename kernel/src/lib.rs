@@ -31,3 +31,5 @@ pub mod plan;
 // Of the machine layer, but as pure as the rest: its tests run here.
 #[cfg(test)]
 mod ratio;
+#[cfg(test)]
+mod symbols;
