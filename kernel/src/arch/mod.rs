@@ -18,7 +18,7 @@
 //! 3. No floating-point register is used by kernel code (the target is soft-float), so none is saved.
 //!
 //! # Cost
-//! `cpu_index`, `current` and the preemption count are one instruction each; the clock is seven.
+//! `cpu_index`, `current` and the preemption count are one instruction each; the clock is eight.
 
 pub mod apic;
 pub mod backtrace;

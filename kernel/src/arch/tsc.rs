@@ -16,7 +16,7 @@
 //!    lies in the past.
 //!
 //! # Cost
-//! [`now_ns`] is 9 instructions, without a division.
+//! [`now_ns`] is 8 instructions, without a division.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
