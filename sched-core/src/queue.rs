@@ -115,6 +115,15 @@ impl<F: Family> FairQueue<F> {
         self.nr > 1 && (renewed || vruntime >= running.own(&self.right).protected_until)
     }
 
+    /// The tick: charges, and asks the question of [`charge`](Self::charge) also if somebody else charged at this very moment,
+    /// as happens at every tick on a machine whose clock moves with its ticks.
+    #[inline]
+    pub(crate) fn tick(&mut self, now: Nanos) -> bool {
+        let over = self.charge(now);
+        let past = |running: EntityRef<F>| running.key(&self.right).vruntime >= running.own(&self.right).protected_until;
+        over || self.nr > 1 && self.running.is_some_and(past)
+    }
+
     /// `entity` joins with the parameters `params`.
     pub(crate) fn enqueue(&mut self, entity: EntityRef<F>, params: TaskParams, arrival: Arrival, now: Nanos) {
         debug_assert!(!entity.own(&self.right).on_rq, "enqueued twice");

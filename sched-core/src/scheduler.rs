@@ -260,8 +260,11 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 prev.words.queued_on.store(0, Relaxed);
                 here.queue.publish(&inner);
             }
-            (Some(_), _) => {
+            (Some(then), _) => {
                 inner.stop_ready = false;
+                if then == Then::Return {
+                    inner.stop = None;
+                }
                 prev.words.queued_on.store(0, Relaxed);
                 here.queue.publish(&inner);
             }
@@ -317,8 +320,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
             // SAFETY: the pointer came from `into_raw` at spawn; a dead task is on no queue and nobody wakes it,
             // so this is the last use, once.
             (Then::Return, _) => return Some(unsafe { C::Task::from_raw(prev.as_ptr()) }),
-            (Then::Move, _) | (_, on_cpu::THEN_MOVE) => self.place(irq, prev, Coming::Moved),
-            (_, on_cpu::THEN_WAKE) => self.place(irq, prev, Coming::Woken),
+            (Then::Move, _) | (_, on_cpu::THEN_MOVE) => _ = self.place(irq, prev, Coming::Moved),
+            (_, on_cpu::THEN_WAKE) => _ = self.place(irq, prev, Coming::Woken),
             _ => {}
         }
         None
@@ -350,11 +353,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
             }
         }
         // The placement is ours (task I2).
-        if self.hand_over(task, on_cpu::THEN_WAKE) {
-            self.count_wake(irq, None);
-        } else {
-            self.place(irq, task, Coming::Woken);
-        }
+        let handed_over = self.hand_over(task, on_cpu::THEN_WAKE);
+        let at = (!handed_over).then(|| self.place(irq, task, Coming::Woken));
+        self.count_wake(irq, at);
         Woken::Yes
     }
 
@@ -365,7 +366,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let here = self.here(irq);
         let mut inner = here.queue.lock();
         let now = inner.advance(self.platform.now(here.cpu));
-        if inner.fair.charge(now) {
+        if inner.fair.tick(now) {
             here.queue.request(&inner);
         }
         drop(inner);

@@ -99,6 +99,8 @@ impl<C: Config> Scheduler<'_, C> {
         self.queues.iter().filter_map(|queue| queue.psi.get())
     }
 
+    /// Hook: a wake-up done by this CPU. `at` is where the task went, unless the CPU that is leaving it will decide that.
+    #[inline(always)]
     pub(super) fn count_wake(&self, irq: &IrqOff, at: Option<CpuId>) {
         if self.gates.schedstats.on() {
             let here = self.here(irq);
@@ -107,16 +109,6 @@ impl<C: Config> Scheduler<'_, C> {
                 if at == Some(here.cpu) {
                     counters.woke_here();
                 }
-            }
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn count_wake_at(&self, here: &Here<'_, C>, at: CpuId) {
-        if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
-            counters.woke();
-            if at == here.cpu {
-                counters.woke_here();
             }
         }
     }

@@ -66,10 +66,11 @@ impl<'q, C: Config> Scheduler<'q, C> {
             && task.words.on_cpu.compare_exchange(on_cpu::ON, then, AcqRel, Acquire).is_ok()
     }
 
-    /// Puts a task that is runnable, on no queue and off every CPU on a queue. The caller owns the placement.
-    pub(super) fn place(&self, irq: &IrqOff, task: TaskRef<C>, coming: Coming) {
+    /// Puts a task that is runnable, on no queue and off every CPU on a queue, and says on whose.
+    /// The caller owns the placement.
+    pub(super) fn place(&self, irq: &IrqOff, task: TaskRef<C>, coming: Coming) -> CpuId {
         let here = self.here(irq);
-        let kick = loop {
+        let (cpu, kick) = loop {
             let cpu = self.select(task, coming, here.cpu);
             let queue = &self.queues[cpu.index()];
             let mut inner = queue.lock();
@@ -82,7 +83,11 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 continue;
             }
             let now = inner.advance(self.platform.now(cpu));
-            task.words.state.store(state::RUNNABLE, Relaxed);
+            if coming == Coming::Woken {
+                // Nobody else writes the state of a task that is Waking.
+                // One that was moved may be Prepared, and stays so: nobody woke it.
+                task.words.state.store(state::RUNNABLE, Relaxed);
+            }
             task.words.queued_on.store(u64::from(cpu.0) + 1, Relaxed);
             self.observe_join(queue, task, cpu, now);
             let arrival = if coming == Coming::Fresh { Arrival::Fresh } else { Arrival::Returning };
@@ -93,19 +98,17 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 inner.stop_ready = true;
             }
             queue.publish(&inner);
-            if coming == Coming::Woken {
-                self.count_wake_at(&here, cpu);
-            }
             let preempts = match inner.current.map(|current| current.class()) {
                 None | Some(Class::Stop) => false,
                 Some(Class::Idle) => true,
                 Some(Class::Fair) => class == Class::Stop || inner.fair.preempts(task.entity_ref(), arrival),
             };
-            break (preempts && queue.request(&inner) && cpu != here.cpu).then_some(cpu);
+            break (cpu, preempts && queue.request(&inner) && cpu != here.cpu);
         };
-        if let Some(cpu) = kick {
+        if kick {
             self.platform.kick(cpu);
         }
+        cpu
     }
 
     /// A CPU for the task.

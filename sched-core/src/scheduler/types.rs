@@ -15,7 +15,7 @@ use core::{
     fmt,
     marker::PhantomData,
     ptr::NonNull,
-    sync::atomic::Ordering::{AcqRel, Relaxed},
+    sync::atomic::Ordering::{AcqRel, Acquire, Relaxed},
 };
 
 use crate::{
@@ -31,12 +31,24 @@ use crate::{
 pub type Target<C> = <<C as Config>::Task as TaskPtr<C>>::Target;
 
 /// The gates of the observers, as they start.
-#[derive(Debug, Default)]
 pub struct Gates<C: Config> {
     /// The counters.
     pub schedstats: C::Schedstats,
     /// Pressure stall information.
     pub psi: C::Psi,
+}
+
+// By hand: derived implementations would ask the same of the configuration itself.
+impl<C: Config<Schedstats: Default, Psi: Default>> Default for Gates<C> {
+    fn default() -> Self {
+        Self { schedstats: Default::default(), psi: Default::default() }
+    }
+}
+
+impl<C: Config<Schedstats: fmt::Debug, Psi: fmt::Debug>> fmt::Debug for Gates<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gates").field("schedstats", &self.schedstats).field("psi", &self.psi).finish()
+    }
 }
 
 /// A mistake of the embedder.
@@ -94,12 +106,24 @@ impl<C: Config> fmt::Debug for Rejected<C> {
 }
 
 /// What a new task starts with.
-#[derive(Clone, Copy, Debug)]
 pub struct Spawn<C: Config> {
     /// Nice value, policy, slice.
     pub params: TaskParams,
     /// Where it may run.
     pub affinity: C::Mask,
+}
+
+impl<C: Config> Clone for Spawn<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C: Config> Copy for Spawn<C> {}
+
+impl<C: Config> fmt::Debug for Spawn<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawn").field("params", &self.params).field("affinity", &self.affinity).finish()
+    }
 }
 
 impl<C: Config> Default for Spawn<C> {
@@ -109,7 +133,6 @@ impl<C: Config> Default for Spawn<C> {
 }
 
 /// Why the current task calls [`Scheduler::schedule`].
-#[derive(Debug)]
 pub enum Reason<C: Config> {
     /// A request is pending. The task stays runnable, also between `prepare` and `schedule`.
     Preempt,
@@ -119,6 +142,17 @@ pub enum Reason<C: Config> {
     Block(Sleep<C>),
     /// The task ends. It is given back by [`Scheduler::finish_switch`].
     Exit,
+}
+
+impl<C: Config> fmt::Debug for Reason<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preempt => "Preempt",
+            Self::Yield => "Yield",
+            Self::Block(_) => "Block",
+            Self::Exit => "Exit",
+        })
+    }
 }
 
 /// What the CPU has to do now.
@@ -136,7 +170,6 @@ pub enum Decision<C: Config> {
 }
 
 /// The current task is about to sleep. Dropping it takes that back.
-#[derive(Debug)]
 #[must_use = "dropping a Sleep cancels it"]
 pub struct Sleep<C: Config> {
     task: NonNull<SchedTask<C>>,
@@ -160,13 +193,20 @@ impl<C: Config> Sleep<C> {
         // SAFETY: the current task is alive while it runs, and only it holds its `Sleep`.
         let task = unsafe { TaskRef::new(self.task) };
         core::mem::forget(self);
-        let prepared = task.words.state.load(Relaxed);
+        // Acquire: a task that goes on because it was woken sees what its waker wrote.
+        let prepared = task.words.state.load(Acquire);
         matches!(prepared, state::PREPARED_INTERRUPTIBLE | state::PREPARED_UNINTERRUPTIBLE)
             && task
                 .words
                 .state
-                .compare_exchange(prepared, prepared + state::PREPARED_TO_BLOCKED, AcqRel, Relaxed)
+                .compare_exchange(prepared, prepared + state::PREPARED_TO_BLOCKED, AcqRel, Acquire)
                 .is_ok()
+    }
+}
+
+impl<C: Config> fmt::Debug for Sleep<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sleep").field(&self.task).finish()
     }
 }
 

@@ -1,0 +1,22 @@
+//! What the documentation of `Scheduler` promises, promise by promise, through its public interface alone.
+
+mod machine;
+
+#[path = "front_door/affinity.rs"]
+mod affinity;
+#[path = "front_door/errors.rs"]
+mod errors;
+#[path = "front_door/exiting.rs"]
+mod exiting;
+#[path = "front_door/params.rs"]
+mod params;
+#[path = "front_door/random.rs"]
+mod random;
+#[path = "front_door/requests.rs"]
+mod requests;
+#[path = "front_door/sleeping.rs"]
+mod sleeping;
+#[path = "front_door/stop.rs"]
+mod stop;
+#[path = "front_door/waking.rs"]
+mod waking;
