@@ -37,7 +37,7 @@ use std::{
 
 use board::Board;
 use sched_core::{
-    Config, CpuId, CpuQueue, Decision, Error, Gate, Gates, IrqOff, Mask64, Nanos, Never, Nice, Reason, SchedTask,
+    Config, CpuId, CpuQueue, Decision, Error, Gate, Gates, IrqOff, Mask256, Nanos, Never, Nice, Reason, SchedTask,
     Scheduler, Sleep, SleepKind, Spawn, State, Switch, TaskParams, TaskPtr, TaskState, TaskStats, Tunables, Woken,
 };
 use watched::Watched;
@@ -68,7 +68,7 @@ pub struct Built<S, P>(PhantomData<fn() -> (S, P)>);
 impl<S: Made, P: Made> Config for Built<S, P> {
     type Platform = Board<Self>;
     type Sync = Watched;
-    type Mask = Mask64;
+    type Mask = Mask256;
     type Task = Handle<Self>;
     type Schedstats = S;
     type Psi = P;
@@ -444,7 +444,7 @@ impl<S: Made, P: Made> Cpu<'_, S, P> {
     }
 }
 
-pub fn mask(cpus: &[u32]) -> Mask64 {
+pub fn mask(cpus: &[u32]) -> Mask256 {
     cpus.iter().copied().map(CpuId).collect()
 }
 

@@ -14,7 +14,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
-use sched_core::{CpuId, Mask64, Nanos, Reason, Spawn, State, Switch, TaskParams, Woken};
+use sched_core::{CpuId, Mask256, Nanos, Reason, Spawn, State, Switch, TaskParams, Woken};
 
 use super::{Built, Machine, Made, START, TICK, Task};
 
@@ -29,7 +29,7 @@ pub enum Step {
     Block,
     Yield,
     Wake(usize),
-    Affinity(usize, Mask64),
+    Affinity(usize, Mask256),
     Params(usize, TaskParams),
     /// Starts a task with the script that comes with it.
     Fork(fn(usize) -> Script),
@@ -92,8 +92,12 @@ pub struct Sim<S: Made = Switch, P: Made = Switch> {
     pub switch_nanos: Range<Nanos>,
     /// Who came to which CPU when.
     pub trace: Vec<(Nanos, u32, String)>,
-    /// Wake-ups that woke somebody.
-    pub wakes: u64,
+    /// Per CPU: wake-ups by it that woke somebody.
+    pub wakes: Vec<u64>,
+    /// Per CPU: calls of the scheduler, which all come to a decision here.
+    pub decisions: Vec<u64>,
+    /// Per CPU: those of the decisions that were yields.
+    pub yields: Vec<u64>,
     ending: bool,
 }
 
@@ -112,7 +116,9 @@ impl<S: Made, P: Made> Sim<S, P> {
             kick_nanos: 500..20_000,
             switch_nanos: 100..3_000,
             trace: Vec::new(),
-            wakes: 0,
+            wakes: vec![0; cpus as usize],
+            decisions: vec![0; cpus as usize],
+            yields: vec![0; cpus as usize],
             ending: false,
         };
         for cpu in 0..cpus {
@@ -123,6 +129,9 @@ impl<S: Made, P: Made> Sim<S, P> {
 
     /// A new task, started by `cpu`.
     pub fn add(&mut self, cpu: u32, spawn: Spawn<Built<S, P>>, script: Script) -> usize {
+        while self.machine.cpu(cpu).is_leaving() {
+            self.step();
+        }
         let id = self.members.len();
         let task = self.machine.cpu(cpu).spawn_with(&format!("t{id}"), spawn);
         self.members.push(Member {
@@ -243,6 +252,8 @@ impl<S: Made, P: Made> Sim<S, P> {
         let prev = self.running(cpu);
         let blocks = matches!(reason, Reason::Block(_));
         let exits = matches!(reason, Reason::Exit);
+        self.decisions[cpu as usize] += 1;
+        self.yields[cpu as usize] += u64::from(matches!(reason, Reason::Yield));
         let here = self.machine.cpu(cpu);
         if !here.leave(reason) {
             return;
@@ -297,7 +308,7 @@ impl<S: Made, P: Made> Sim<S, P> {
 
     fn wake(&mut self, cpu: u32, id: usize) {
         if self.machine.cpu(cpu).wake(&self.members[id].task) == Woken::Yes {
-            self.wakes += 1;
+            self.wakes[cpu as usize] += 1;
             if self.is_left(id) {
                 self.members[id].handed_over = true;
             } else {
@@ -306,7 +317,7 @@ impl<S: Made, P: Made> Sim<S, P> {
         }
     }
 
-    fn set_affinity(&mut self, cpu: u32, id: usize, mask: Mask64) {
+    fn set_affinity(&mut self, cpu: u32, id: usize, mask: Mask256) {
         let task = self.members[id].task.clone();
         let (at, waits) = (task.sched.cpu(), self.members[id].away_since.is_none() && self.members[id].died.is_none());
         let cpus: Vec<_> = mask.iter().map(|cpu| cpu.0).collect();
