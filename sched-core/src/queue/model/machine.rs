@@ -139,6 +139,13 @@ impl Machine {
         copy.virtual_time(self.queue.running_key())
     }
 
+    /// What the queue owes an entity by its own account, `w (V - v)`, in nanoseconds of service.
+    pub fn lag(&self, i: usize) -> i64 {
+        let weight = i128::from(self.members[i].params.weight().get());
+        let virtual_lag = i128::from((self.virtual_time() - self.vruntime(i)).get());
+        (virtual_lag * weight / 1024) as i64
+    }
+
     /// The farthest any queued entity is from the zero point, in virtual nanoseconds.
     pub fn farthest_from_zero(&self) -> i64 {
         let zero = self.queue.waiting.zero();
@@ -221,6 +228,9 @@ impl Machine {
     /// Lets `nanos` pass with the ticks that fall into them. After each tick, `watch` looks.
     pub fn run_watched(&mut self, nanos: u64, mut watch: impl FnMut(&Self)) {
         let end = self.now + nanos;
+        if self.next_tick <= self.now {
+            self.next_tick = self.now + self.tick;
+        }
         while self.now < end {
             let next = self.next_tick.min(end);
             self.pass(next - self.now);

@@ -11,7 +11,7 @@
 //! # Cost
 //! O(n) an operation.
 
-use core::ptr::NonNull;
+use core::{cell::Cell, ptr::NonNull};
 use std::{sync::Arc, vec::Vec};
 
 use super::{Entity, Queue, Verdict};
@@ -44,8 +44,11 @@ pub(super) struct Twin {
     pub home: Vec<Option<usize>>,
     pub params: Vec<TaskParams>,
     pub now: u64,
-    /// Checked operations.
-    pub operations: u64,
+    /// Compare after every so many operations.
+    pub stride: u32,
+    since_comparison: Cell<u32>,
+    /// How far a vruntime may be from the zero point, in virtual nanoseconds.
+    pub reach: i64,
     entities: Vec<Arc<SchedEntity<Spin>>>,
 }
 
@@ -76,7 +79,9 @@ impl Twin {
             home: (0..n).map(|_| None).collect(),
             params: params.into(),
             now: 1_000_000_000,
-            operations: 0,
+            stride: 1,
+            since_comparison: Cell::new(0),
+            reach: i64::MAX,
             entities: (0..n).map(|_| Arc::new(SchedEntity::new())).collect(),
         }
     }
@@ -144,12 +149,8 @@ impl Twin {
     }
 
     pub fn enqueue(&mut self, i: usize, q: usize, arrival: Arrival) {
-        let (entity, params) = (self.reference(i), self.params[i]);
         let relative = self.model[i].relative;
-        let side = &mut self.sides[q];
-        side.real.enqueue(entity, params, arrival, self.now);
-        side.model.enqueue(&mut self.model, i, params, arrival, self.now);
-        self.home[i] = Some(q);
+        self.enqueue_unchecked(i, q, arrival);
         self.check();
         let key = self.key(i);
         assert!(relative || key.deadline > key.vruntime, "deadline after placement");
@@ -157,6 +158,14 @@ impl Twin {
         if self.sides[q].model.members.len() > 1 {
             assert!((self.lag(i) - self.model[i].lag).abs() <= 2, "lag kept over the absence");
         }
+    }
+
+    pub fn enqueue_unchecked(&mut self, i: usize, q: usize, arrival: Arrival) {
+        let (entity, params) = (self.reference(i), self.params[i]);
+        let side = &mut self.sides[q];
+        side.real.enqueue(entity, params, arrival, self.now);
+        side.model.enqueue(&mut self.model, i, params, arrival, self.now);
+        self.home[i] = Some(q);
     }
 
     pub fn dequeue(&mut self, i: usize, departure: Departure) {
@@ -257,11 +266,15 @@ impl Twin {
         }
     }
 
-    /// Compares everything that can be seen.
-    pub fn check(&mut self) {
-        self.operations += 1;
+    /// Compares everything that can be seen, if it is time to.
+    pub fn check(&self) {
+        self.since_comparison.set(self.since_comparison.get() + 1);
+        if self.since_comparison.get() < self.stride {
+            return;
+        }
+        self.since_comparison.set(0);
         for side in &self.sides {
-            side.check(&self.model);
+            side.check(&self.model, self.reach);
         }
         for i in 0..self.entities.len() {
             self.check_entity(i);
@@ -301,7 +314,7 @@ impl Twin {
 }
 
 impl Side {
-    fn check(&self, all: &[Entity]) {
+    fn check(&self, all: &[Entity], reach: i64) {
         let Self { real, model, .. } = self;
         let v = self.virtual_time();
         assert_eq!(v, self.raw(model.virtual_time(all)), "V");
@@ -314,6 +327,10 @@ impl Side {
         let lags: i128 = model.members.iter().map(|&i| -moment(i, v)).sum();
         let total = model.total_weight(all);
         assert!(lags <= 0 && -lags < total.max(1), "the lags sum to {lags} at weight {total}");
+        for &i in &model.members {
+            let distance = (self.raw(all[i].vruntime) - zero).get().abs();
+            assert!(distance <= reach, "{i} is {distance} from the zero point");
+        }
         assert_eq!(real.nr() as usize, model.members.len());
         assert_eq!(real.timeline.len() as usize, waiting().count());
         assert_eq!(real.running.is_some(), model.running.is_some());
