@@ -5,7 +5,13 @@
 //!
 //! # How it works
 //! `boot` calls [`kernel_main`] on the boot CPU.
-//! The machine layer ([`arch`], [`smp`]) is set up first, so that a panic can report; then the other CPUs are started.
+//! The machine layer ([`arch`], [`smp`]) is set up first, so that a panic can report; then the other CPUs are started, and
+//! the scheduler takes all of them ([`sched`]). Its first thread does the rest.
+//!
+//! # Floors
+//! A module imports from modules further down: `workload`, `files`, `selftest::threads`; `pipe`, `socketpair`; `thread`,
+//! `wait`, `timer`, `sched`, `report`, `config`, which know each other; `stack`, `lock`; the machine: `smp`, `panic`,
+//! `console`, `heap`, `spin`, `arch`.
 //!
 //! # Invariants
 //! 1. Every CPU has its tables, its APIC and the common clock before interrupts are turned on anywhere.
@@ -20,19 +26,30 @@
 extern crate alloc;
 
 mod arch;
+mod config;
 mod console;
 mod heap;
+mod lock;
 mod panic;
+mod pipe;
 mod ratio;
+mod report;
+mod sched;
 mod selftest;
 mod smp;
+mod socketpair;
 mod spin;
+mod stack;
 mod symbols;
+mod thread;
+mod timer;
+mod wait;
 
 use boot::BootInfo;
-use boot::cmdline::{Text, params, parse_unsigned};
+use boot::cmdline::Text;
+use kernel::param::{Built, read};
 
-use crate::arch::exit::{Verdict, exit};
+use crate::arch::exit::Verdict;
 
 boot::entry!(kernel_main);
 
@@ -43,28 +60,23 @@ fn kernel_main(info: &'static BootInfo) -> ! {
     // SAFETY: this is the boot CPU, and nothing has run before it but the console, which needs nothing.
     unsafe { smp::start_boot_cpu(info) };
 
-    let mut cpu_limit = usize::MAX;
-    let mut selftest = None;
-    for param in params(info.cmdline) {
-        let value = param.value.unwrap_or_default();
-        if param.key.is("maxcpus") {
-            match parse_unsigned(value, 1..=u64::MAX) {
-                Ok(count) => cpu_limit = count as usize,
-                Err(error) => println!("maxcpus={}: {error}; all CPUs are started", Text(value)),
-            }
-        } else if param.key.is("selftest") {
-            selftest = core::str::from_utf8(value).ok();
-        }
-    }
-    smp::start_others(info, cpu_limit, selftest::other_cpu);
+    let settings = read(info.cmdline, Built::here(), &mut |line| println!("{line}"));
+    let selftest = settings.selftest.map(|name| core::str::from_utf8(name).unwrap_or("?"));
+    let thread_test = selftest.and_then(selftest::threads::find);
+    let machine_test = selftest.filter(|_| thread_test.is_none());
+    let other_cpu = if machine_test.is_some() { selftest::other_cpu } else { sched::other_cpu };
+    smp::start_others(info, settings.max_cpus, other_cpu);
     match boot::paging::check() {
         Ok(report) => println!("paging: {report}"),
         Err(violation) => panic!("paging: {violation}"),
     }
-    if let Some(name) = selftest {
+    if let Some(name) = machine_test {
         selftest::run(name)
     }
-    exit(Verdict::Done)
+    sched::start(config::gates(settings.schedstats, settings.psi), move || match thread_test {
+        Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
+        None => Verdict::Done,
+    })
 }
 
 /// The kernel runs on bare metal only; for a host it is type-checked and linted.

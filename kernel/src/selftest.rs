@@ -25,6 +25,20 @@
 //! | `ipi` | an interrupt from the boot CPU to every other and back | ok |
 //! | `clock` | all CPUs pass the time around: it never goes back | ok |
 //!
+//! The tests of the thread layer ([`threads`]) run in the first thread of the whole kernel:
+//!
+//! | name | what happens | how it must end |
+//! |---|---|---|
+//! | `threads` | 64 threads talk through pipes, and start and join others | ok |
+//! | `pipes` | pipes and sockets with many writers and readers, full, and with ends that go away | ok |
+//! | `join` | threads in a row that join each other, of all nice values | ok |
+//! | `timeouts` | sleeps and deadlines | ok |
+//! | `deadlock` | threads that wait for each other | deadlock report |
+//! | `preemption` | threads that compute without end share a CPU | ok |
+//! | `affinity` | running threads are sent from CPU to CPU | ok |
+//! | `exitstorm` | 10 000 short threads use the same few stacks | ok |
+//! | `wakestorm` | wake-ups and deadlines at the same time | ok |
+//!
 //! # Invariants
 //! 1. A test that does not end as it must fails the run.
 //!
@@ -33,6 +47,7 @@
 
 mod clocks;
 mod contexts;
+pub mod threads;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -15,7 +15,8 @@
 //!
 //! # Invariants
 //! 1. From [`install`] on, GS base on a CPU is the address of that CPU's block, for good.
-//! 2. The fields of a block are touched by their own CPU only, through GS; other CPUs may read the constant ones.
+//! 2. The fields of a block are written by their own CPU only, through GS; other CPUs may read the constant ones, and
+//!    `current` for reports.
 //!
 //! # Cost
 //! One instruction per read or count; 128 bytes per CPU.
@@ -106,6 +107,16 @@ pub fn current() -> *const () {
             options(pure, readonly, nostack, preserves_flags));
     }
     current
+}
+
+/// The thread layer's pointer to the thread that runs on CPU `cpu`, for reports: it may be out of date at once.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`].
+pub fn current_of(cpu: usize) -> *const () {
+    // SAFETY: the block is a static; the field is an aligned word that its CPU writes by single instructions, so a
+    // volatile read of it sees one value or another, whole.
+    unsafe { (&raw const (*BLOCKS[cpu].0.get()).current).read_volatile() }
 }
 
 /// Records which thread runs on this CPU; called with interrupts off around the switch.

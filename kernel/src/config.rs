@@ -1,0 +1,81 @@
+//! The kernel's choices for the scheduler.
+//!
+//! # What it is
+//! [`KernelConfig`], which names every type the scheduler is built from, and [`Machine`], the three facts it asks for.
+//!
+//! # How it works
+//! The clock is the common one of all CPUs ([`tsc`]), so every CPU's time is the caller's own.
+//! A kick is the reschedule interrupt; its handler does nothing, because the way out of every interrupt looks at the
+//! request.
+//! What is compiled in follows the cargo features; whether it listens is said at boot ([`gates`]).
+//!
+//! # Invariants
+//! 1. CPU numbers are those of [`percpu`]: counted from 0 without gaps.
+//!
+//! # Cost
+//! None beyond that of the functions behind it.
+
+use alloc::sync::Arc;
+
+use sched_core::{Config, CpuId, Gates, Mask256, Nanos, Platform, Spin, State};
+
+use crate::arch::{apic, percpu, tsc};
+use crate::thread::Thread;
+
+/// What the scheduler is built from.
+pub struct KernelConfig;
+
+/// The machine as the scheduler sees it.
+pub struct Machine;
+
+/// The gate of the counters, and of pressure stall information.
+#[cfg(feature = "schedstats")]
+type SchedstatsGate = sched_core::Switch;
+#[cfg(not(feature = "schedstats"))]
+type SchedstatsGate = sched_core::Never;
+#[cfg(feature = "psi")]
+type PsiGate = sched_core::Switch;
+#[cfg(not(feature = "psi"))]
+type PsiGate = sched_core::Never;
+
+impl Config for KernelConfig {
+    type Platform = Machine;
+    type Sync = Spin;
+    type Mask = Mask256;
+    type Task = Arc<Thread>;
+    type Schedstats = SchedstatsGate;
+    type Psi = PsiGate;
+
+    const HZ: u32 = 250;
+}
+
+impl Platform for Machine {
+    #[inline(always)]
+    fn now(&self, _: CpuId) -> Nanos {
+        tsc::now_ns()
+    }
+
+    #[inline(always)]
+    fn this_cpu(&self) -> CpuId {
+        CpuId(percpu::cpu_index() as u32)
+    }
+
+    fn kick(&self, cpu: CpuId) {
+        apic::send_reschedule(cpu.index());
+    }
+}
+
+/// The gates as they start; one that is not compiled in ignores its state.
+#[cfg_attr(not(all(feature = "schedstats", feature = "psi")), allow(unused_variables))]
+pub fn gates(schedstats: State, psi: State) -> Gates<KernelConfig> {
+    Gates {
+        #[cfg(feature = "schedstats")]
+        schedstats: sched_core::Switch::new(schedstats),
+        #[cfg(not(feature = "schedstats"))]
+        schedstats: sched_core::Never,
+        #[cfg(feature = "psi")]
+        psi: sched_core::Switch::new(psi),
+        #[cfg(not(feature = "psi"))]
+        psi: sched_core::Never,
+    }
+}
