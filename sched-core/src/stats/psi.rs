@@ -95,7 +95,8 @@ impl<F: Family> Psi<F> {
         now >= self.due.load(Relaxed)
     }
 
-    /// From the tick: if a period is over and nobody else is at it, collects from `cpus` and samples.
+    /// From a tick that found it [`due`](Self::due): collects from `cpus` and samples, unless another CPU is at it or
+    /// was faster.
     ///
     /// `clock` reads the clock of the CPU that has that place in `cpus`, as the calling CPU knows it. Interrupts are off.
     pub(crate) fn try_update<'a>(
@@ -104,9 +105,6 @@ impl<F: Family> Psi<F> {
         cpus: impl Iterator<Item = &'a PsiCpu<F>>,
         clock: impl Fn(usize) -> Nanos,
     ) {
-        if !self.due(now) {
-            return;
-        }
         if let Some(mut averages) = self.averages.try_lock()
             && now >= averages.next_update
         {

@@ -302,4 +302,4 @@ fn mask_of(running: u64, oncpu: bool) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

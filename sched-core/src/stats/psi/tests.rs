@@ -1,6 +1,6 @@
 //! Tests of the scheduler's pressure: the worked examples of the reference, pauses, and a model in plain arithmetic.
 
-use super::*;
+use super::{record::tests::Ends, *};
 use crate::{stats::Prev, sync::Spin};
 use proptest::prelude::*;
 use std::{
@@ -192,9 +192,9 @@ fn each_cpu_is_read_by_its_own_clock() {
     let tasks: [PsiTask<Spin>; 2] = core::array::from_fn(|_| PsiTask::default());
     cpus[0].queued(&tasks[0], || 0);
     cpus[1].queued(&tasks[1], || 500 * TICK);
-    let clocks = [100 * TICK, 600 * TICK];
+    let clocks = [100 * TICK, 700 * TICK];
     let pressure = psi.read(100 * TICK, cpus.iter(), |cpu| clocks[cpu]);
-    assert_eq!(pressure.total, 100 * TICK);
+    assert_eq!(pressure.total, (100 * 100 + 200 * 200) * TICK / 300);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_scheduler_that_starts_late_in_an_uptime_has_no_past() {
 }
 
 #[test]
-fn a_tick_before_its_time_looks_at_nothing() {
+fn a_tick_before_its_time_or_behind_another_looks_at_nothing() {
     let psi = Psi::<Spin>::new(0, HZ);
     let nothing = || core::iter::from_fn(|| unreachable!("not due"));
     psi.try_update(PERIOD - 1, nothing(), |_| 0);
@@ -417,6 +417,7 @@ fn totals_hold_while_others_write_and_read() {
     let psi = Psi::<Spin>::new(0, hz);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ends = Ends(&done);
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
@@ -452,7 +453,7 @@ fn totals_hold_while_others_write_and_read() {
         for writer in writers {
             writer.join().unwrap();
         }
-        done.store(true, Relaxed);
+        drop(ends);
         for reader in readers {
             assert!(reader.join().unwrap() > 0);
         }

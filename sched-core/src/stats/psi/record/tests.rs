@@ -468,6 +468,15 @@ proptest! {
     }
 }
 
+/// Tells the readers that the writer is done, also if it fails: a test that fails must not hang.
+pub(in super::super) struct Ends<'a>(pub(in super::super) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Readers on other threads see only times that were true at the moment they read the clock.
 #[test]
 fn readers_never_see_time_that_is_impossible() {
@@ -479,6 +488,7 @@ fn readers_never_see_time_that_is_impossible() {
     let tick = || clock.fetch_add(1, AcqRel);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ends = Ends(&done);
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
@@ -514,7 +524,7 @@ fn readers_never_see_time_that_is_impossible() {
                 thread::yield_now();
             }
         }
-        done.store(true, Relaxed);
+        drop(ends);
         for reader in readers {
             assert!(reader.join().unwrap() > 0);
         }
