@@ -12,7 +12,8 @@
 //! 3. The slice index holds the waiting entities and the running one.
 //! 4. A pick from a queue that is not empty is somebody, and of all eligible ones has the earliest deadline,
 //!    unless the running one is protected.
-//! 5. Joining, leaving and reweighting leave the lag of all others as it was, up to rounding.
+//! 5. A reweight, and joining or leaving at lag 0, leave V and the lag of all others as they were, up to rounding.
+//!    Lag that an entity takes along is the others' loss or gain in proportion to their weights, until it returns.
 //!
 //! # Cost
 //! O(log n) for all but `tick`, which is O(1). No allocation. The caller holds the queue's lock.
@@ -120,7 +121,8 @@ impl<F: Family> FairQueue<F> {
     #[inline]
     pub(crate) fn tick(&mut self, now: Nanos) -> bool {
         let over = self.charge(now);
-        let past = |running: EntityRef<F>| running.key(&self.right).vruntime >= running.own(&self.right).protected_until;
+        let past =
+            |running: EntityRef<F>| running.key(&self.right).vruntime >= running.own(&self.right).protected_until;
         over || self.nr > 1 && self.running.is_some_and(past)
     }
 

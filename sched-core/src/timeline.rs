@@ -100,7 +100,7 @@ impl<F: Family> Timeline<F> {
         self.eligible_front
     }
 
-    /// Any entity with the smallest vruntime. Used when arithmetic failed and to check it.
+    /// Some entity, or none if nobody is linked: the front with the smaller vruntime. For a queue of one, and when arithmetic failed.
     pub(crate) fn any_leftmost(&self, right: &Right) -> Option<EntityRef<F>> {
         match (self.eligible_front, self.later_front) {
             (Some(a), Some(b)) => Some(if b.key(right).vruntime < a.key(right).vruntime { b } else { a }),
@@ -253,3 +253,6 @@ impl<F: Family> SliceIndex<F> {
         default.into_iter().chain(custom).max()
     }
 }
+
+#[cfg(test)]
+mod tests;

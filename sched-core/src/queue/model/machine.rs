@@ -129,10 +129,6 @@ impl Machine {
         self.members[i].entity.key(&self.queue.right).vruntime
     }
 
-    pub fn deadline(&self, i: usize) -> VTime {
-        self.members[i].entity.key(&self.queue.right).deadline
-    }
-
     /// V, without moving the zero point.
     pub fn virtual_time(&self) -> VTime {
         let mut copy = self.queue.waiting;

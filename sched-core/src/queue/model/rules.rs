@@ -194,6 +194,23 @@ fn lag_survives_a_sleep_whoever_runs() {
 }
 
 #[test]
+fn v_stays_when_one_joins_or_leaves_at_lag_0() {
+    // lkml.iu.edu 2602.2/04151, again.
+    let mut twin = busy(&[nice(0), nice(-3), nice(7), nice(-20)]);
+    twin.dequeue(3, Departure::Sleep);
+    twin.now += 3 * MS;
+    twin.charge(0);
+    let (v, lags) = (twin.sides[0].virtual_time(), [0, 1, 2].map(|i| twin.lag(i)));
+    assert_eq!(twin.own(3).vlag, VSpan::ZERO);
+    for _ in 0..3 {
+        twin.enqueue(3, 0, Arrival::Returning);
+        assert_eq!((twin.sides[0].virtual_time(), [0, 1, 2].map(|i| twin.lag(i))), (v, lags));
+        twin.dequeue(3, Departure::Sleep);
+        assert_eq!((twin.sides[0].virtual_time(), [0, 1, 2].map(|i| twin.lag(i))), (v, lags));
+    }
+}
+
+#[test]
 fn an_entity_that_returns_to_an_empty_queue_starts_at_v() {
     // 6.12 backports divided by the weight of an empty queue.
     let mut twin = busy(&[nice(0), nice(0)]);
@@ -283,12 +300,13 @@ fn v_and_all_lags_stay_when_one_is_reweighted() {
         twin.charge(0);
         for params in [nice(5), nice(-20), idle(), nice(19), nice(0)] {
             let lags: std::vec::Vec<_> = (0..3).map(|i| twin.weighted_lag(i)).collect();
-            let weight = twin.sides[0].model.total_weight(&twin.model);
+            let total = |twin: &Twin| twin.sides[0].model.total_weight(&twin.model);
+            let before = total(&twin);
             twin.set_params(who, params);
-            let rounding = weight + 2 * twin.sides[0].model.total_weight(&twin.model);
-            for (i, lag) in lags.iter().enumerate() {
+            let v_rounding = 2 + (before + twin.model[who].w()) / total(&twin);
+            for (i, lag) in lags.iter().enumerate().filter(|&(i, _)| i != who) {
                 let change = (twin.weighted_lag(i) - lag).abs();
-                assert!(change <= 100 * rounding, "the lag of {i} changed by {change}");
+                assert!(change <= twin.model[i].w() * v_rounding, "the lag of {i} changed by {change}");
             }
         }
     }
