@@ -28,6 +28,7 @@ extern crate alloc;
 mod arch;
 mod config;
 mod console;
+mod files;
 mod heap;
 mod lock;
 mod panic;
@@ -44,12 +45,11 @@ mod symbols;
 mod thread;
 mod timer;
 mod wait;
+mod workload;
 
 use boot::BootInfo;
 use boot::cmdline::Text;
 use kernel::param::{Built, read};
-
-use crate::arch::exit::Verdict;
 
 boot::entry!(kernel_main);
 
@@ -75,7 +75,7 @@ fn kernel_main(info: &'static BootInfo) -> ! {
     }
     sched::start(config::gates(settings.schedstats, settings.psi), move || match thread_test {
         Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
-        None => Verdict::Done,
+        None => workload::main(&settings, info.cmdline),
     })
 }
 
