@@ -28,6 +28,10 @@ pub enum Step {
     /// Sleeps until somebody wakes it.
     Block,
     Yield,
+    /// Puts a message into the mailbox of a task, and wakes it.
+    Send(usize),
+    /// Takes a message, or sleeps until there is one: prepare, check, block.
+    Receive,
     Wake(usize),
     Affinity(usize, Mask256),
     Params(usize, TaskParams),
@@ -67,6 +71,8 @@ pub struct Member<S: Made, P: Made> {
     away_since: Option<Nanos>,
     /// The CPU that leaves it will place it.
     handed_over: bool,
+    messages: u32,
+    receives: bool,
 }
 
 /// One CPU of a [`Sim`].
@@ -143,6 +149,8 @@ impl<S: Made, P: Made> Sim<S, P> {
             away: 0,
             away_since: None,
             handed_over: false,
+            messages: 0,
+            receives: false,
         });
         self.after_event(cpu);
         id
@@ -331,7 +339,13 @@ impl<S: Made, P: Made> Sim<S, P> {
     fn act(&mut self, cpu: u32) {
         let Some(id) = self.running(cpu) else { return };
         let count = self.members.len();
-        let step = if self.ending { Step::Exit } else { (self.members[id].script)(&mut self.rng, count) };
+        let step = if self.ending {
+            Step::Exit
+        } else if self.members[id].receives {
+            Step::Receive
+        } else {
+            (self.members[id].script)(&mut self.rng, count)
+        };
         let here = self.machine.cpu(cpu);
         // Whatever a step does takes a moment.
         self.members[id].left = 100;
@@ -353,6 +367,19 @@ impl<S: Made, P: Made> Sim<S, P> {
                 if self.machine.cpu(cpu).is_leaving() {
                     return;
                 }
+            }
+            Step::Receive => {
+                let sleep = here.prepare();
+                let member = &mut self.members[id];
+                member.receives = member.messages == 0;
+                if member.receives {
+                    return self.decide(cpu, Reason::Block(sleep));
+                }
+                member.messages -= 1;
+            }
+            Step::Send(id) => {
+                self.members[id].messages += 1;
+                self.wake(cpu, id);
             }
             Step::Wake(id) => self.wake(cpu, id),
             Step::Affinity(id, mask) => self.set_affinity(cpu, id, mask),
