@@ -246,7 +246,7 @@ impl Ring {
         self.len += data.len();
     }
 
-    /// Takes as much as there is and `out` holds.
+    /// Takes as much as there is (not nothing) and `out` holds.
     #[inline]
     fn pop(&mut self, out: &mut [u8]) -> usize {
         let count = out.len().min(self.len);
@@ -265,7 +265,9 @@ impl Ring {
         let size = need.next_power_of_two().max(FIRST_RING.min(self.limit.next_power_of_two()));
         let mut bytes = vec![0; size].into_boxed_slice();
         let len = self.len;
-        self.pop(&mut bytes[..len]);
+        if len != 0 {
+            self.pop(&mut bytes[..len]);
+        }
         *self = Self { bytes, read_at: 0, len, limit: self.limit };
     }
 }
