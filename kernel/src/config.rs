@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! The clock is the common one of all CPUs ([`tsc`]), so every CPU's time is the caller's own.
-//! A kick is the reschedule interrupt; its handler does nothing, because the way out of every interrupt looks at the
-//! request.
+//! A kick is the reschedule interrupt, sent when the caller's section ends ([`kick`]); its handler does nothing, because
+//! the way out of every interrupt looks at the request.
 //! What is compiled in follows the cargo features; whether it listens is said at boot ([`gates`]).
 //!
 //! # Invariants
@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 
 use sched_core::{Config, CpuId, Gates, Mask256, Nanos, Platform, Spin, State};
 
-use crate::arch::{apic, percpu, tsc};
+use crate::arch::{kick, percpu, tsc};
 use crate::thread::Thread;
 
 /// What the scheduler is built from.
@@ -61,7 +61,7 @@ impl Platform for Machine {
     }
 
     fn kick(&self, cpu: CpuId) {
-        apic::send_reschedule(cpu.index());
+        kick::later(cpu.index());
     }
 }
 

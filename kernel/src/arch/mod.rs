@@ -28,6 +28,7 @@ pub mod gdt;
 pub mod hooks;
 pub mod idt;
 pub mod irq;
+pub mod kick;
 pub mod percpu;
 pub mod switch;
 pub mod timer;
