@@ -28,6 +28,10 @@ use crate::{
     vtime::VTime,
 };
 
+/// The most virtual time is charged for at once, in nanoseconds: 13 days.
+/// A clock that jumped further must not overflow S; 2^50 times 1024 leaves it three bits.
+const LONGEST_CHARGE: Nanos = 1 << 50;
+
 pub(crate) struct FairQueue<F: Family> {
     right: Right,
     waiting: Average,
@@ -106,7 +110,7 @@ impl<F: Family> FairQueue<F> {
         }
         running.add_exec(&mut self.right, ran);
         let (vruntime, renewed) = running.set_key(&mut self.right, |key| {
-            key.vruntime += key.weight.virtual_time(ran);
+            key.vruntime += key.weight.virtual_time(ran.min(LONGEST_CHARGE));
             (key.vruntime, eevdf::renew(key))
         });
         if renewed {

@@ -171,7 +171,7 @@ impl Queue {
         let ran = now - e.exec_start;
         e.exec_start = now;
         e.sum_exec += ran;
-        e.vruntime += e.virtual_time(ran);
+        e.vruntime += e.virtual_time(ran.min(super::LONGEST_CHARGE));
         let over = renew(e);
         self.members.len() > 1 && (over || e.vruntime >= e.protected_until)
     }

@@ -120,6 +120,10 @@ fn step(twin: &mut Twin, weather: Weather, word: u64) -> Option<usize> {
         }
         9 | 10 => {
             let new = params(weather, &mut word);
+            twin.now += run_length(weather, &mut word);
+            if word.take(2) == 0 {
+                twin.charge(q);
+            }
             twin.set_params(i, new);
             None
         }

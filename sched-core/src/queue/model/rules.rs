@@ -378,6 +378,22 @@ fn the_order_holds_when_one_that_waits_is_changed() {
     }
 }
 
+#[test]
+fn what_ran_before_a_reweight_is_charged_at_the_old_weight() {
+    let mut twin = busy(&[nice(0), nice(0)]);
+    let before = twin.key(0).vruntime;
+    twin.now += 2 * MS;
+    twin.set_params(1, nice(3));
+    assert_eq!((twin.key(0).vruntime - before).get(), 2 * MS as i64);
+    twin.now += 500_000;
+    twin.set_params(0, nice(19));
+    assert_eq!(twin.received(0), 2_500_000);
+    let lag = twin.weighted_lag(0);
+    // Half of 2 ms were the other's, and 526 / 1550 of the rest.
+    let ahead = 1_000_000 + 500_000 * 526 / (1024 + 526);
+    assert!((lag + 1024 * ahead).abs() < 1024 * 10, "{lag}");
+}
+
 // The clock.
 
 #[test]
@@ -394,6 +410,27 @@ fn a_clock_that_steps_back_charges_nothing() {
     twin.now += 1;
     twin.charge(0);
     assert_eq!(twin.received(0), received + 1);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_by_years_overflows_nothing() {
+    for params in [nice(-20), nice(0), nice(19), idle()] {
+        for jump in [1 << 53, 1 << 60, 1 << 63] {
+            // One alone, and one beside another.
+            let mut twin = busy(&[params, nice(0)]);
+            twin.dequeue(1, Departure::Sleep);
+            twin.now += jump;
+            twin.charge(0);
+            twin.enqueue(1, 0, Arrival::Returning);
+            assert_eq!(twin.lag(0), 0);
+            let mut twin = busy(&[params, nice(0)]);
+            twin.now += jump;
+            assert_eq!(twin.reschedule(0), Some(1));
+            assert_eq!(twin.received(0), jump);
+            twin.now += u64::from(TICK);
+            assert_eq!(twin.reschedule(0), Some(1));
+        }
+    }
 }
 
 #[test]

@@ -247,7 +247,8 @@ impl Twin {
     pub fn set_params(&mut self, i: usize, params: TaskParams) {
         self.params[i] = params;
         let Some(q) = self.home[i] else { return };
-        self.charge(q);
+        // V and lag can be compared with before if nothing is charged meanwhile.
+        let settled = self.running(q).is_none_or(|running| self.model[running].exec_start >= self.now);
         let (v, weighted) = (self.sides[q].virtual_time(), self.weighted_lag(i));
         let clamped = self.sides[q].model.clamped_lag(&self.model, i) != self.lag(i);
         let total = self.sides[q].model.total_weight(&self.model);
@@ -256,7 +257,7 @@ impl Twin {
         side.real.reweight(entity, params, self.now);
         side.model.reweight(&mut self.model, i, params, self.now);
         self.check();
-        if !clamped {
+        if settled && !clamped {
             // V was rounded down by less than 1, which is `total` in units of lag; v by less than 1, which is `w`.
             let (w, new_total) = (self.model[i].w(), self.sides[q].model.total_weight(&self.model));
             let shift = i128::from((self.sides[q].virtual_time() - v).get());
