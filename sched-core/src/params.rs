@@ -107,7 +107,13 @@ impl Tunables {
     /// 0.7, 1.4, 2.1 and 2.8 ms for 1, 2, 4 and 8 or more CPUs:
     /// just under a multiple of common ticks, so that a request does not last one tick too long.
     pub const fn for_cpus(cpus: u32) -> Self {
-        let counted = if cpus > 8 { 8 } else if cpus == 0 { 1 } else { cpus };
+        let counted = if cpus > 8 {
+            8
+        } else if cpus == 0 {
+            1
+        } else {
+            cpus
+        };
         Self { base_slice: Slice::clamped(700_000 * (1 + counted.ilog2() as u64)) }
     }
 }
@@ -137,7 +143,10 @@ mod tests {
     #[test]
     fn the_base_slice_grows_with_the_logarithm_of_the_cpus() {
         let base = |cpus| Tunables::for_cpus(cpus).base_slice.nanos();
-        assert_eq!([base(0), base(1), base(2), base(4), base(8), base(1024)], [700_000, 700_000, 1_400_000, 2_100_000, 2_800_000, 2_800_000]);
+        assert_eq!(
+            [base(0), base(1), base(2), base(4), base(8), base(1024)],
+            [700_000, 700_000, 1_400_000, 2_100_000, 2_800_000, 2_800_000]
+        );
     }
 
     #[test]

@@ -134,10 +134,13 @@ impl<F: Family> FairQueue<F> {
     pub(crate) fn enqueue(&mut self, entity: EntityRef<F>, params: TaskParams, arrival: Arrival, now: Nanos) {
         debug_assert!(!entity.own(&self.right).on_rq, "enqueued twice");
         self.charge(now);
-        self.apply_away(entity, params);
         let virtual_time = self.virtual_time();
         let weight = self.weight();
         let (mut key, mut own) = (entity.key(&self.right), entity.own(&self.right));
+        if key.weight != params.weight() {
+            eevdf::reweight_away(&mut key, &mut own, params.weight());
+        }
+        self.apply_slice(&mut key, &mut own, params);
         eevdf::place(&mut key, &mut own, virtual_time, weight, arrival);
         own.on_rq = true;
         self.write_back(entity, key, own);
@@ -311,16 +314,6 @@ impl<F: Family> FairQueue<F> {
     fn lag_limit(&self, entity: EntityRef<F>) -> crate::vtime::VSpan {
         let longest = self.slices.longest(&self.right).unwrap_or(self.slices.default_slice());
         eevdf::lag_limit(entity.key(&self.right).weight, longest, self.tick)
-    }
-
-    /// Gives `entity`, which is on no queue, its parameters.
-    fn apply_away(&mut self, entity: EntityRef<F>, params: TaskParams) {
-        let (mut key, mut own) = (entity.key(&self.right), entity.own(&self.right));
-        if key.weight != params.weight() {
-            eevdf::reweight_away(&mut key, &mut own, params.weight());
-        }
-        self.apply_slice(&mut key, &mut own, params);
-        self.write_back(entity, key, own);
     }
 
     fn apply_slice(&self, key: &mut Key, own: &mut Own, params: TaskParams) {

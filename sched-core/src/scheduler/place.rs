@@ -111,35 +111,42 @@ impl<'q, C: Config> Scheduler<'q, C> {
         cpu
     }
 
-    /// A CPU for the task.
+    /// A CPU for the task: the last one if it is idle, else an idle one, else the last one;
+    /// for a new task, and where the last one is not allowed, the one with the fewest runnable tasks.
     fn select(&self, task: TaskRef<C>, coming: Coming, here: CpuId) -> CpuId {
         let last = task.cpu();
         if task.class() != Class::Fair {
             return last;
         }
-        let allowed = |cpu: CpuId| {
-            let queue = &self.queues[cpu.index()];
-            (task.mask.contains(cpu) && queue.online()).then(|| queue.load())
-        };
-        let last_load = allowed(last);
-        if coming != Coming::Fresh && last_load == Some(0) {
-            return last;
+        if coming == Coming::Woken
+            && let Some(load) = self.allowed_load(task, last)
+        {
+            let idle = |cpu: &CpuId| self.allowed_load(task, *cpu) == Some(0);
+            return if load == 0 { last } else { self.others(last).find(idle).unwrap_or(last) };
         }
-        let count = self.queues.len() as u32;
-        let first = if coming == Coming::Fresh { here.0 } else { last.0 };
-        let mut best: Option<(u64, CpuId)> = None;
-        for cpu in (first..count).chain(0..first).map(CpuId) {
-            match allowed(cpu) {
-                Some(0) => return cpu,
-                Some(load) if best.is_none_or(|(least, _)| load < least) => best = Some((load, cpu)),
-                _ => {}
-            }
-        }
-        match (coming, last_load, best) {
-            (Coming::Woken, Some(_), _) => last,
-            (_, _, Some((_, cpu))) => cpu,
-            // A mask that is being changed word by word may look empty; `place` looks again.
-            _ => self.online().next().unwrap_or(last),
-        }
+        self.least_loaded(task, if coming == Coming::Fresh { here } else { last })
+    }
+
+    /// The allowed CPU with the fewest runnable tasks; of equals the first from `from` on.
+    #[cold]
+    fn least_loaded(&self, task: TaskRef<C>, from: CpuId) -> CpuId {
+        let loads = core::iter::once(from)
+            .chain(self.others(from))
+            .filter_map(|cpu| self.allowed_load(task, cpu).map(|load| (load, cpu)));
+        // A mask that is being changed word by word may look empty; `place` looks again.
+        loads.min_by_key(|(load, _)| *load).map_or_else(|| self.online().next().unwrap_or(from), |(_, cpu)| cpu)
+    }
+
+    /// All CPUs but `cpu`, from the one after it on.
+    #[inline(always)]
+    fn others(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<C> {
+        (cpu.0 + 1..self.queues.len() as u32).chain(0..cpu.0).map(CpuId)
+    }
+
+    /// How many runnable tasks `cpu` has, if it is online and the task may run there.
+    #[inline(always)]
+    fn allowed_load(&self, task: TaskRef<C>, cpu: CpuId) -> Option<u64> {
+        let queue = &self.queues[cpu.index()];
+        (task.mask.contains(cpu) && queue.online()).then(|| queue.load())
     }
 }
