@@ -145,14 +145,6 @@ fn each_hook_can_be_built_and_switched_on_alone() {
 
 #[test]
 #[ignore = "needs QEMU: cargo qemu test"]
-fn a_parameter_of_a_hook_that_is_not_built_is_answered_in_one_line() {
-    let boot = boot(&["--build", "none", "--append", &format!("psi=1 {SHORT}")]);
-    assert_eq!(boot.ends_with(0).end()["status"], "ok");
-    assert_eq!(lines_about(&boot, "psi").len(), 1, "{boot}");
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
 fn captured_files_are_what_the_guest_dumped() {
     let dir = std::env::temp_dir().join(format!("sched-core-capture-{}", std::process::id()));
     let boot =
@@ -162,103 +154,4 @@ fn captured_files_are_what_the_guest_dumped() {
     assert_eq!(boot.dump("/proc/schedstat"), Some(read("proc/schedstat").as_str()), "{boot}");
     assert_eq!(boot.dump("/proc/pressure/cpu"), Some(read("proc/pressure/cpu").as_str()), "{boot}");
     std::fs::remove_dir_all(&dir).expect("the folder can be removed");
-}
-
-/// Lines about a word that are neither a program's line nor part of a dump or a report.
-fn lines_about<'a>(boot: &'a Boot, word: &str) -> Vec<&'a str> {
-    boot.lines_with(&[word])
-        .into_iter()
-        .filter(|line| !line.starts_with("bench ") && !line.contains("cmdline"))
-        .collect()
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
-fn unknown_parameters_are_listed_in_one_line_and_the_run_goes_on() {
-    let boot = boot(&["--append", &format!("colour=red speed=9 {SHORT}")]);
-    assert_eq!(boot.ends_with(0).end()["status"], "ok");
-    let lines = lines_about(&boot, "colour");
-    assert_eq!(lines.len(), 1, "{boot}");
-    assert!(lines[0].contains("speed"), "{boot}");
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
-fn a_bad_value_is_answered_in_one_line_and_the_run_goes_on() {
-    for (parameter, value) in [
-        ("schedstats", "perhaps"),
-        ("psi", "perhaps"),
-        ("sched_policy", "lottery"),
-        ("schedstat_version", "99"),
-        ("maxcpus", "0"),
-        ("maxcpus", "99999999999999999999"),
-        ("end", "never"),
-    ] {
-        let boot = boot(&["--smp", "2", "--append", &format!("{parameter}={value} {SHORT}")]);
-        assert_eq!(boot.ends_with(0).end()["status"], "ok", "{parameter}={value}{boot}");
-        let lines = lines_about(&boot, value);
-        assert_eq!(lines.len(), 1, "{parameter}={value}{boot}");
-        assert!(lines[0].contains(parameter), "{parameter}={value}{boot}");
-    }
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
-fn a_workload_that_cannot_run_fails_the_run_and_the_others_still_run() {
-    for (bad, named) in [
-        ("juggling", "juggling"),
-        ("pipe:colour=red", "colour"),
-        ("pipe:loops=0", "loops"),
-        ("pipe:loops=many", "many"),
-        ("pipe:loops=99999999999999999999", "loops"),
-        ("pipe:cpu=77", "cpu"),
-        ("messaging:groups=0", "groups"),
-        ("messaging:groups=99999999", "groups"),
-        ("spin:tasks=0", "tasks"),
-        ("spin:nice=77", "nice"),
-    ] {
-        let boot = boot(&["--smp", "2", "--append", &format!("run={bad},pipe:loops=100")]);
-        let end = boot.ends_with(1).end();
-        assert_eq!([&end["status"], &end["failed"]], ["failed", "1"], "{bad}{boot}");
-        assert!(!lines_about(&boot, named).is_empty(), "{bad}{boot}");
-        let good = boot.benches("pipe");
-        assert!(good.iter().any(|bench| bench["status"] == "ok" && bench["loops"] == "100"), "{bad}{boot}");
-    }
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
-fn a_command_line_of_2047_bytes_arrives_whole() {
-    let tail = format!(" {SHORT}");
-    let append = format!("x{}{tail}", "=".repeat(2046 - tail.len()));
-    assert_eq!(append.len(), 2047);
-    let boot = boot(&["--smp", "2", "--append", &append]);
-    assert_eq!(boot.ends_with(0).end()["workloads"], "2", "{boot}");
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
-fn little_memory_is_enough_or_is_named() {
-    let refused = boot(&["--mem", "16"]);
-    refused.ends_with(2);
-    assert_eq!((refused.console.as_str(), refused.remarks.lines().count()), ("", 1), "{refused}");
-
-    // Below the launcher's floor a guest by hand must answer by itself.
-    let kernel = kernel();
-    let kernel = kernel.to_str().expect("the path is text");
-    for mib in ["2", "3", "8", "16"] {
-        let boot = boot_by_hand(
-            &["-accel", "tcg", "-m", mib, "-smp", "2", "-kernel", kernel, "-append", SHORT, "-nographic", "-no-reboot"],
-            Duration::from_secs(120),
-        );
-        assert!(boot.code.is_some(), "-m {mib} hangs{boot}");
-    }
-}
-
-#[test]
-#[ignore = "needs QEMU: cargo qemu test"]
-fn a_time_limit_ends_a_run_that_takes_longer() {
-    let boot = boot(&["--timeout", "5", "--append", "run=pipe:loops=100000000"]);
-    boot.ends_with(124);
-    assert!(boot.remarks.contains("time limit"), "{boot}");
 }

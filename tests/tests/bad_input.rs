@@ -1,0 +1,119 @@
+//! Boots with mistakes: what a user gets wrong.
+//!
+//! Who: somebody who mistypes a parameter, asks for too much, or gives too little.
+//! What must hold: each mistake is answered by one clear line and the right exit code,
+//! what is right still runs, and nothing hangs.
+
+use std::time::Duration;
+
+use tests::{Boot, boot, boot_by_hand, kernel};
+
+/// Workloads that are over soon.
+const SHORT: &str = "run=pipe:loops=200,messaging:groups=1:loops=5";
+
+/// The kernel's complaints, which must be exactly one.
+#[track_caller]
+fn complaint(boot: &Boot) -> &str {
+    let is_complaint = |line: &&str| ["param: ", "run: ", "dump: "].iter().any(|start| line.starts_with(start));
+    let complaints: Vec<_> = boot.console.lines().filter(is_complaint).collect();
+    assert_eq!(complaints.len(), 1, "not one complaint: {complaints:?}{boot}");
+    complaints[0]
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn a_parameter_of_a_hook_that_is_not_built_is_answered_in_one_line() {
+    let boot = boot(&["--build", "none", "--append", &format!("psi=1 {SHORT}")]);
+    assert_eq!(boot.ends_with(0).end()["status"], "ok");
+    assert!(complaint(&boot).contains("psi"), "{boot}");
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn unknown_parameters_are_listed_in_one_line_and_the_run_goes_on() {
+    let boot = boot(&["--append", &format!("colour=red speed=9 {SHORT}")]);
+    assert_eq!(boot.ends_with(0).end()["status"], "ok");
+    let complaint = complaint(&boot);
+    assert!(complaint.contains("colour") && complaint.contains("speed"), "{boot}");
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn a_bad_value_is_answered_in_one_line_and_the_run_goes_on() {
+    for (parameter, value) in [
+        ("schedstats", "perhaps"),
+        ("psi", "perhaps"),
+        ("sched_policy", "lottery"),
+        ("schedstat_version", "99"),
+        ("maxcpus", "0"),
+        ("maxcpus", "99999999999999999999"),
+        ("end", "never"),
+        ("dump", "/proc/nothing"),
+    ] {
+        let boot = boot(&["--smp", "2", "--append", &format!("{parameter}={value} {SHORT}")]);
+        assert_eq!(boot.ends_with(0).end()["status"], "ok", "{parameter}={value}{boot}");
+        let complaint = complaint(&boot);
+        assert!(complaint.contains(parameter) && complaint.contains(value), "{boot}");
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn a_workload_that_cannot_run_fails_the_run_and_the_others_still_run() {
+    for (bad, named) in [
+        ("juggling", "juggling"),
+        ("pipe:colour=red", "colour"),
+        ("pipe:loops=0", "loops"),
+        ("pipe:loops=many", "many"),
+        ("pipe:loops=99999999999999999999", "loops"),
+        ("pipe:cpu=77", "cpu"),
+        ("messaging:groups=0", "groups"),
+        ("messaging:groups=99999999", "groups"),
+        ("spin:tasks=0", "tasks"),
+        ("spin:nice=77", "nice"),
+    ] {
+        let boot = boot(&["--smp", "2", "--append", &format!("run={bad},pipe:loops=100")]);
+        let end = boot.ends_with(1).end();
+        assert_eq!([&end["status"], &end["failed"]], ["failed", "1"], "{bad}{boot}");
+        assert!(complaint(&boot).contains(named), "{bad}{boot}");
+        let good = boot.benches("pipe");
+        assert!(good.iter().any(|bench| bench["status"] == "ok" && bench["loops"] == "100"), "{bad}{boot}");
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn a_command_line_of_2047_bytes_arrives_whole() {
+    let tail = format!(" {SHORT}");
+    let append = format!("x{}{tail}", "=".repeat(2046 - tail.len()));
+    assert_eq!(append.len(), 2047);
+    let boot = boot(&["--smp", "2", "--append", &append]);
+    assert_eq!(boot.ends_with(0).end()["workloads"], "2", "{boot}");
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn little_memory_is_enough_or_is_named() {
+    let refused = boot(&["--mem", "16"]);
+    refused.ends_with(2);
+    assert_eq!((refused.console.as_str(), refused.remarks.lines().count()), ("", 1), "{refused}");
+
+    // Below the launcher's floor a guest by hand must answer by itself.
+    let kernel = kernel();
+    let kernel = kernel.to_str().expect("the path is text");
+    for mib in ["2", "3", "8", "16"] {
+        let boot = boot_by_hand(
+            &["-accel", "tcg", "-m", mib, "-smp", "2", "-kernel", kernel, "-append", SHORT, "-nographic", "-no-reboot"],
+            Duration::from_secs(120),
+        );
+        assert!(boot.code.is_some(), "-m {mib} hangs{boot}");
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn a_time_limit_ends_a_run_that_takes_longer() {
+    let boot = boot(&["--timeout", "5", "--append", "run=pipe:loops=100000000"]);
+    boot.ends_with(124);
+    assert!(boot.remarks.contains("time limit"), "{boot}");
+}
