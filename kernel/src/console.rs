@@ -52,15 +52,6 @@ pub fn init() {
     fresh_line();
 }
 
-/// A byte that somebody typed, if one is there.
-pub fn read_byte() -> Option<u8> {
-    let mut console = CONSOLE.lock();
-    if !console.present {
-        return None;
-    }
-    console.uart.try_receive_byte().ok()
-}
-
 /// Waits until everything written has left the machine.
 pub fn flush() {
     use uart_16550::spec::registers::LSR;
