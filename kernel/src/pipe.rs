@@ -93,7 +93,8 @@ impl Pipe {
 }
 
 impl PipeReader {
-    /// Reads what is there into `out`, at least one byte; 0 when all writers are gone and everything has been read.
+    /// Reads what is there into `out`, at least one byte and at most [`PIPE_BUF`]; 0 when all writers are gone and
+    /// everything has been read.
     ///
     /// # Errors
     /// None; the type is that of [`PipeWriter::write`].

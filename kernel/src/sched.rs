@@ -116,7 +116,7 @@ pub fn scheduler() -> &'static Scheduler<'static, KernelConfig> {
     }
 }
 
-/// How many CPUs the scheduler was made for.
+/// How many CPUs take part.
 pub fn cpus() -> usize {
     scheduler().online().count()
 }
