@@ -82,6 +82,8 @@ pub struct Summary {
     pub failed: u64,
     /// How many CPUs ran.
     pub cpus: usize,
+    /// How many mistakes of its own the scheduler noticed. Each has a line of its own; any makes the run a failure.
+    pub faults: u64,
 }
 
 /// What one thread of `spin` got.
@@ -176,13 +178,13 @@ impl fmt::Display for BenchLine<'_> {
 impl Summary {
     /// How the run went.
     pub fn status(&self) -> Status {
-        if self.failed == 0 { Status::Ok } else { Status::Failed }
+        if self.failed == 0 && self.faults == 0 { Status::Ok } else { Status::Failed }
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { workloads, failed, cpus } = self;
+        let Self { workloads, failed, cpus, faults: _ } = self;
         write!(f, "end status={} workloads={workloads} failed={failed} cpus={cpus}", self.status())
     }
 }

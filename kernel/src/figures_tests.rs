@@ -77,8 +77,10 @@ fn a_command_line_cannot_break_out_of_its_quotes() {
 
 #[test]
 fn the_last_line_is_the_interface_s() {
-    let good = Summary { workloads: 2, failed: 0, cpus: 8 };
+    let good = Summary { workloads: 2, failed: 0, cpus: 8, faults: 0 };
     assert_eq!(good.to_string(), "end status=ok workloads=2 failed=0 cpus=8");
+    let unsound = Summary { faults: 1, ..good };
+    assert_eq!(unsound.to_string(), "end status=failed workloads=2 failed=0 cpus=8");
     let bad = Summary { failed: 1, ..good };
     assert_eq!(bad.to_string(), "end status=failed workloads=2 failed=1 cpus=8");
 }

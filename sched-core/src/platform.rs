@@ -47,6 +47,7 @@ pub trait Platform {
     /// Makes `cpu` look at its reschedule request soon: an interrupt, or a doorbell if it polls.
     ///
     /// Called with interrupts off and with no lock of the core held. It must not fail and must not wait for the
-    /// other CPU. It may be called for a CPU that is busy, idle, or on its way between the two.
+    /// other CPU. What the core wrote before the call must be visible to `cpu` when the kick arrives:
+    /// where a doorbell can overtake stores, put a fence in front of it. It may be called for a CPU that is busy, idle, or on its way between the two.
     fn kick(&self, cpu: CpuId);
 }

@@ -25,9 +25,11 @@ use core::fmt;
 use kernel::figures::{BenchLine, Decimal, Machine, Measured, Status, Summary};
 use kernel::param::{Built, End, Settings};
 use kernel::plan::{Work, works};
+use sched_core::Faults;
 
 use crate::arch::exit::Verdict;
 use crate::arch::irq;
+use crate::lock::irq_off;
 use crate::thread::SpawnError;
 use crate::{console, files, println, sched};
 
@@ -56,8 +58,9 @@ struct Report {
 
 /// The first thread's work, and the verdict of the run.
 pub fn main(settings: &Settings<'_>, cmdline: &[u8]) -> Verdict {
-    let summary = run(settings, cmdline);
+    let mut summary = run(settings, cmdline);
     files::dump(settings);
+    summary.faults = faults();
     println!("{summary}");
     if settings.end == End::Halt {
         console::flush();
@@ -86,6 +89,19 @@ fn run(settings: &Settings<'_>, cmdline: &[u8]) -> Summary {
         summary.failed += u64::from(status == Status::Failed);
     }
     summary
+}
+
+/// Says what the scheduler noticed of its own mistakes, and counts it.
+fn faults() -> u64 {
+    let mut count = 0;
+    for cpu in sched::scheduler().online() {
+        let faults = irq_off(|irq| sched::scheduler().faults(irq, cpu));
+        if faults != Faults::default() {
+            println!("scheduler: CPU {} noticed mistakes of its own, please report them: {faults:?}", cpu.0);
+            count += faults.picks_without_eligible + faults.pressure_inconsistencies;
+        }
+    }
+    count
 }
 
 /// Runs one workload and prints its line for programs.
