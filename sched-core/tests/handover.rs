@@ -4,6 +4,8 @@
 
 #[path = "handover/jitter.rs"]
 mod jitter;
+#[path = "handover/kernel.rs"]
+mod kernel;
 #[path = "handover/plain.rs"]
 mod plain;
 #[path = "handover/world.rs"]

@@ -197,3 +197,30 @@ fn a_spawned_task_keeps_to_its_mask() {
         assert_eq!(grown, [task.sched.cpu().index()]);
     }
 }
+
+#[test]
+fn a_moved_task_goes_on_with_the_request_it_was_in() {
+    // Two CPUs: requests of 1.4 ms, the first one of a new task half of that.
+    for how in ["running", "waiting"] {
+        let m = machine(2);
+        let (task, stop) = (m.cpu(0).spawn_on("task", &[0]), m.cpu(0).spawn_stop("stop").unwrap());
+        m.cpu(0).leave_interrupt();
+        m.advance(600_000);
+        if how == "waiting" {
+            m.cpu(0).wake(&stop);
+            m.cpu(0).leave_interrupt();
+        }
+        m.cpu(1).set_affinity(&task, &[1]).unwrap();
+        m.cpu(0).leave_interrupt();
+        m.cpu(1).leave_interrupt();
+        assert!(m.cpu(1).runs(&task));
+        let _rival = m.cpu(1).spawn_on("rival", &[1]);
+        // 0.1 ms of its request is left, not a whole new one.
+        m.advance(50_000);
+        m.cpu(1).tick();
+        assert!(!m.cpu(1).need_resched(), "{how}: it is cut short");
+        m.advance(100_000);
+        m.cpu(1).tick();
+        assert!(m.cpu(1).need_resched(), "{how}: it starts anew");
+    }
+}

@@ -19,7 +19,10 @@ use sched_core::{
     Tunables,
 };
 
-use super::world::{Cpus, HERE, Handle, Kernel, Kind, PATIENCE, Task};
+use super::{
+    kernel::{Cpus, HERE, Handle, Kernel, Kind, Task},
+    world::PATIENCE,
+};
 
 /// On a line of its own, or the two stores would meet in the same cache line.
 #[repr(align(128))]
