@@ -132,15 +132,15 @@ impl<C: Config> Default for Spawn<C> {
     }
 }
 
-/// Why the current task calls [`Scheduler::schedule`].
+/// Why the current task calls [`Scheduler::schedule`](crate::Scheduler::schedule).
 pub enum Reason<C: Config> {
     /// A request is pending. The task stays runnable, also between `prepare` and `schedule`.
     Preempt,
     /// The task lets others go first.
     Yield,
-    /// The task sleeps, unless it was woken since [`Scheduler::prepare`].
+    /// The task sleeps, unless it was woken since [`Scheduler::prepare`](crate::Scheduler::prepare).
     Block(Sleep<C>),
-    /// The task ends. It is given back by [`Scheduler::finish_switch`].
+    /// The task ends. It is given back by [`Scheduler::finish_switch`](crate::Scheduler::finish_switch).
     Exit,
 }
 
@@ -160,7 +160,7 @@ impl<C: Config> fmt::Debug for Reason<C> {
 pub enum Decision<C: Config> {
     /// Go on with the current task.
     Stay,
-    /// Save `prev`, continue `next`, and call [`Scheduler::finish_switch`] there.
+    /// Save `prev`, continue `next`, and call [`Scheduler::finish_switch`](crate::Scheduler::finish_switch) there.
     Switch {
         /// The task to leave. Valid until `finish_switch`.
         prev: NonNull<Target<C>>,
