@@ -39,17 +39,24 @@ use core::{
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
 };
 
+use bitflags::bitflags;
+
 use crate::{
     platform::Nanos,
     stats::Prev,
     sync::{Family, Spin, Word},
 };
 
-/// A task's flag: it is runnable or running.
-const RUNNING: u64 = 0x04;
-
-/// A task's flag: it is the current task of its CPU.
-const ONCPU: u64 = 0x10;
+bitflags! {
+    /// What a record counts a task as.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct TaskFlags: u64 {
+        /// It is runnable or running.
+        const RUNNING = 0x04;
+        /// It is the current task of its CPU.
+        const ONCPU = 0x10;
+    }
+}
 
 /// The bit of the mask that says that a task other than the idle task is on the CPU. Above the bits of the states.
 const ONCPU_BIT: u64 = 1 << State::COUNT;
@@ -140,10 +147,10 @@ impl<F: Family> Default for PsiCpu<F> {
 
 impl<F: Family> PsiTask<F> {
     /// Puts `to` in the place of `from`. Whether `from` is what was there.
-    fn turn(&self, from: u64, to: u64) -> bool {
+    fn turn(&self, from: TaskFlags, to: TaskFlags) -> bool {
         let was = self.flags.load(Relaxed);
-        self.flags.store(to, Relaxed);
-        was == from
+        self.flags.store(to.bits(), Relaxed);
+        was == from.bits()
     }
 }
 
@@ -199,7 +206,7 @@ impl<F: Family> PsiCpu<F> {
 impl<F: Family> PsiCpu<F> {
     /// `task` became runnable here and waits: it is new, woke up, or came from another CPU.
     pub(crate) fn queued(&self, task: &PsiTask<F>, clock: impl FnOnce() -> Nanos) {
-        let fits = task.turn(0, RUNNING);
+        let fits = task.turn(TaskFlags::empty(), TaskFlags::RUNNING);
         let (running, oncpu) = self.counts();
         self.change(running + 1, oncpu, clock);
         self.expect(fits);
@@ -207,7 +214,7 @@ impl<F: Family> PsiCpu<F> {
 
     /// `task`, which waited here, left: for another CPU.
     pub(crate) fn unqueued(&self, task: &PsiTask<F>, clock: impl FnOnce() -> Nanos) {
-        let fits = task.turn(RUNNING, 0);
+        let fits = task.turn(TaskFlags::RUNNING, TaskFlags::empty());
         let (running, oncpu) = self.counts();
         self.change(running.saturating_sub(1), oncpu, clock);
         self.expect(fits && running > 0);
@@ -229,16 +236,16 @@ impl<F: Family> PsiCpu<F> {
         let mut gone = 0;
         if let Some(prev) = prev {
             let stays = match prev_is {
-                Prev::Queued => RUNNING,
+                Prev::Queued => TaskFlags::RUNNING,
                 Prev::Gone => {
                     gone = 1;
-                    0
+                    TaskFlags::empty()
                 }
             };
-            fits &= prev.turn(RUNNING | ONCPU, stays);
+            fits &= prev.turn(TaskFlags::RUNNING | TaskFlags::ONCPU, stays);
         }
         if let Some(next) = next {
-            fits &= next.turn(RUNNING, RUNNING | ONCPU);
+            fits &= next.turn(TaskFlags::RUNNING, TaskFlags::RUNNING | TaskFlags::ONCPU);
         }
         self.change(running.saturating_sub(gone), next.is_some(), clock);
         self.expect(fits && running >= gone);

@@ -419,9 +419,9 @@ impl Beside {
     fn check(&self) {
         for (task, place) in self.places.iter().enumerate() {
             let expected = match place {
-                Place::Asleep => 0,
-                Place::Waits(_) => RUNNING,
-                Place::Runs(_) => RUNNING | ONCPU,
+                Place::Asleep => TaskFlags::empty().bits(),
+                Place::Waits(_) => TaskFlags::RUNNING.bits(),
+                Place::Runs(_) => (TaskFlags::RUNNING | TaskFlags::ONCPU).bits(),
             };
             assert_eq!(flags(&self.tasks[task]), expected);
         }
