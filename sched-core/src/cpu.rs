@@ -15,7 +15,7 @@
 //!
 //! Legend: (q) queue lock, (o) owner CPU only with interrupts off, (a) atomic, (c) constant once online.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::{
     config::Config,
@@ -43,6 +43,7 @@ pub struct CpuQueue<C: Config> {
 struct Published<F: Family> {
     load: F::Word,   // (a), written under (q)
     online: F::Word, // (a)
+    owned: F::Word,  // (a)
 }
 
 /// The lock and what it guards; remote wake-ups come here.
@@ -70,6 +71,8 @@ pub(crate) struct Inner<C: Config> {
     pub(crate) stop_ready: bool,
     pub(crate) clock: Nanos,
     pub(crate) switches: u64,
+    /// Switches that were not finished before the next decision.
+    pub(crate) unfinished: u64,
 }
 
 /// The task a CPU is switching away from, and what is due once it has left it.
@@ -103,7 +106,7 @@ impl<C: Config> CpuQueue<C> {
     /// An empty queue of a CPU that is not online.
     pub fn new(tunables: &Tunables) -> Self {
         Self {
-            published: Published { load: Word::new(0), online: Word::new(0) },
+            published: Published { load: Word::new(0), online: Word::new(0), owned: Word::new(0) },
             guarded: GuardedLine {
                 request: Word::new(0),
                 inner: Lock::new(Inner {
@@ -114,6 +117,7 @@ impl<C: Config> CpuQueue<C> {
                     stop_ready: false,
                     clock: 0,
                     switches: 0,
+                    unfinished: 0,
                 }),
             },
             owner: OwnerLine { current: OwnerCell::new(None), handover: OwnerCell::new(None) },
@@ -136,6 +140,11 @@ impl<C: Config> CpuQueue<C> {
     #[inline(always)]
     pub(crate) fn online(&self) -> bool {
         self.published.online.load(Acquire) != 0
+    }
+
+    /// Takes the queue for one scheduler. False if it had one already, also one that is gone: its tasks may still be here.
+    pub(crate) fn take(&self) -> bool {
+        self.published.owned.swap(1, AcqRel) == 0
     }
 
     pub(crate) fn set_online(&self) {
@@ -191,6 +200,14 @@ impl<C: Config> CpuQueue<C> {
     pub(crate) unsafe fn set_handover(&self, handover: Handover<C>) {
         // SAFETY: by this function's contract.
         unsafe { self.owner.handover.set(Some(handover)) }
+    }
+
+    /// # Safety
+    /// The caller runs on the CPU of this queue with interrupts off.
+    #[inline(always)]
+    pub(crate) unsafe fn handover_pending(&self) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { self.owner.handover.get() }.is_some()
     }
 
     /// # Safety

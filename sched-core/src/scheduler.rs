@@ -41,7 +41,7 @@ pub use types::{Decision, Error, Faults, Gates, Reason, Rejected, Sleep, Spawn, 
 
 use core::{
     ptr::NonNull,
-    sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst},
+    sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
 
 use observe::PsiSlot;
@@ -62,6 +62,9 @@ use crate::{
 };
 
 /// The scheduler of one machine.
+///
+/// Dropping it gives no task back: those that have not been returned by [`finish_switch`](Self::finish_switch) stay as they are
+/// and are never freed. It is meant to live as long as its machine.
 pub struct Scheduler<'q, C: Config> {
     queues: &'q [CpuQueue<C>],
     platform: C::Platform,
@@ -95,6 +98,12 @@ impl<C: Config> Here<'_, C> {
     }
 
     #[inline(always)]
+    fn handover_pending(&self) -> bool {
+        // SAFETY: as in `current`.
+        unsafe { self.queue.handover_pending() }
+    }
+
+    #[inline(always)]
     fn take_handover(&self) -> Option<Handover<C>> {
         // SAFETY: as in `current`.
         unsafe { self.queue.take_handover() }
@@ -105,10 +114,16 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// A scheduler over `queues`, one per possible CPU. No CPU is online yet.
     ///
     /// # Errors
-    /// [`Error::CpuCount`] without a queue, or with more than [`CpuMask::CPUS`] of them.
+    /// [`Error::CpuCount`] without a queue, or with more than [`CpuMask::CPUS`] of them;
+    /// [`Error::QueueTaken`] if a queue belongs to another scheduler, or belonged to one that is gone.
     pub fn new(queues: &'q [CpuQueue<C>], platform: C::Platform, gates: Gates<C>) -> Result<Self, Error> {
         if queues.is_empty() || queues.len() > C::Mask::CPUS {
             return Err(Error::CpuCount { queues: queues.len(), mask: C::Mask::CPUS });
+        }
+        for (at, queue) in queues.iter().enumerate() {
+            if !queue.take() {
+                return Err(Error::QueueTaken(CpuId(at as u32)));
+            }
         }
         Ok(Self { queues, platform, gates, psi: Default::default() })
     }
@@ -284,6 +299,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
         }
         inner.current = Some(next);
         inner.switches += 1;
+        let lost = here.handover_pending();
+        debug_assert!(!lost, "finish_switch was not called after the last switch");
+        inner.unfinished += u64::from(lost);
         debug_assert_eq!(next.words.on_cpu.load(Relaxed), on_cpu::OFF, "picked a task that a CPU is on");
         next.words.on_cpu.store(on_cpu::ON, Relaxed);
         self.observe_switch(here, prev, next, if then.is_some() { Prev::Gone } else { Prev::Queued }, now);
@@ -327,7 +345,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         None
     }
 
-    /// Wakes `task` if it sleeps or is about to.
+    /// Wakes `task` if it sleeps or is about to, and was spawned here.
     ///
     /// What the waker wrote before is seen by the task when it goes on.
     /// May be called from interrupts, for any task that was ever spawned and whose memory is alive.
@@ -336,14 +354,18 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
         // Pairs with the fence in `prepare`.
         C::Sync::fence(SeqCst);
-        let mut seen = task.words.state.load(Relaxed);
+        // Acquire: who sees the task asleep sees also who owns it.
+        let mut seen = task.words.state.load(Acquire);
         loop {
             let to = match seen {
                 state::PREPARED_INTERRUPTIBLE | state::PREPARED_UNINTERRUPTIBLE => state::RUNNABLE,
                 state::BLOCKED_INTERRUPTIBLE | state::BLOCKED_UNINTERRUPTIBLE => state::WAKING,
                 _ => return Woken::No,
             };
-            match task.words.state.compare_exchange(seen, to, AcqRel, Relaxed) {
+            if !self.owns(task) {
+                return Woken::No;
+            }
+            match task.words.state.compare_exchange(seen, to, AcqRel, Acquire) {
                 Ok(_) if to == state::RUNNABLE => {
                     self.count_wake(irq, Some(task.cpu()));
                     return Woken::Yes;
@@ -388,7 +410,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// Changes nice value, policy and slice. The task's lag, and V of its queue, stay as they are.
     ///
     /// # Errors
-    /// [`Error::NotFair`] for an idle or stop task.
+    /// [`Error::NotFair`] for an idle or stop task, [`Error::NotOurs`] for one that was not spawned here.
     pub fn set_params(&self, irq: &IrqOff, task: &Target<C>, params: TaskParams) -> Result<(), Error> {
         let task = self.fair_task(task)?;
         task.words.params.store(params.pack(), SeqCst);
@@ -411,7 +433,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// at once if it waits, at its next reschedule, which is requested, if it runs.
     ///
     /// # Errors
-    /// [`Error::NoOnlineCpu`] if the mask holds no online CPU, [`Error::NotFair`] for an idle or stop task; nothing is changed.
+    /// [`Error::NoOnlineCpu`] if the mask holds no online CPU, [`Error::NotFair`] for an idle or stop task,
+    /// [`Error::NotOurs`] for one that was not spawned here; nothing is changed.
     pub fn set_affinity(&self, irq: &IrqOff, task: &Target<C>, mask: C::Mask) -> Result<(), Error> {
         let task = self.fair_task(task)?;
         if !self.any_online(&mask) {
@@ -505,13 +528,29 @@ impl<'q, C: Config> Scheduler<'q, C> {
             return Err(Rejected { task: unsafe { C::Task::from_raw(raw) }, error: Error::AlreadySpawned });
         }
         task.set_class(class);
+        task.words.owner.store(self.identity(), Relaxed);
         Ok(task)
+    }
+
+    /// What tells this scheduler from all others: the place of its queues, which no other scheduler can have.
+    #[inline(always)]
+    fn identity(&self) -> u64 {
+        self.queues.as_ptr().addr() as u64
+    }
+
+    #[inline(always)]
+    fn owns(&self, task: TaskRef<C>) -> bool {
+        task.words.owner.load(Relaxed) == self.identity()
     }
 
     fn fair_task(&self, task: &Target<C>) -> Result<TaskRef<C>, Error> {
         // SAFETY: the caller's reference keeps the task alive during the call.
         let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
-        if task.class() == Class::Fair { Ok(task) } else { Err(Error::NotFair) }
+        match task.class() {
+            _ if !self.owns(task) => Err(Error::NotOurs),
+            Class::Fair => Ok(task),
+            Class::Stop | Class::Idle => Err(Error::NotFair),
+        }
     }
 }
 

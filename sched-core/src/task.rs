@@ -127,13 +127,15 @@ pub(crate) struct Words<F: Family> {
     pub(crate) queued_on: F::Word,
     pub(crate) params: F::Word,
     class: F::Word,
+    /// Which scheduler took the task; 0 before its spawn.
+    pub(crate) owner: F::Word,
 }
 
 const _: () = {
     use core::mem::{offset_of, size_of};
     type W = Words<crate::sync::Spin>;
     static_assertions::const_assert!(size_of::<W>() == 64);
-    static_assertions::const_assert!(offset_of!(W, class) + 8 <= 64);
+    static_assertions::const_assert!(offset_of!(W, owner) + 8 <= 64);
 };
 
 impl<C: Config> Default for SchedTask<C> {
@@ -154,6 +156,7 @@ impl<C: Config> SchedTask<C> {
                 queued_on: Word::new(0),
                 params: Word::new(TaskParams::default().pack()),
                 class: Word::new(Class::Fair as u64),
+                owner: Word::new(0),
             },
             mask: SharedMask::new(C::Mask::ALL),
             mask_writer: Lock::new(()),

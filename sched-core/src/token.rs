@@ -33,6 +33,8 @@ impl IrqOff {
     /// # Safety
     /// - Interrupts that can enter the scheduler (timer, kick, any that wakes a task) are off on the calling CPU
     ///   and stay off until the value is dropped.
+    /// - [`Platform::this_cpu`](crate::Platform::this_cpu) names the calling CPU truly, and differently on every CPU:
+    ///   what belongs to one CPU is touched without a lock on its word.
     /// - Where the caller is not a CPU at all (a host test), no two threads may claim to be the same CPU at a time.
     #[must_use = "the token is the permission to call the scheduler"]
     pub const unsafe fn assert() -> Self {

@@ -98,7 +98,7 @@ fn faults() -> u64 {
         let faults = irq_off(|irq| sched::scheduler().faults(irq, cpu));
         if faults != Faults::default() {
             println!("scheduler: CPU {} noticed mistakes of its own, please report them: {faults:?}", cpu.0);
-            count += faults.picks_without_eligible + faults.pressure_inconsistencies;
+            count += faults.picks_without_eligible + faults.unfinished_switches + faults.pressure_inconsistencies;
         }
     }
     count

@@ -48,9 +48,13 @@ impl<C: Config> Scheduler<'_, C> {
 
     /// What went wrong inside the scheduler on `cpu`, if anything.
     pub fn faults(&self, _irq: &IrqOff, cpu: CpuId) -> Faults {
-        self.queues.get(cpu.index()).map_or_else(Faults::default, |queue| Faults {
-            picks_without_eligible: queue.lock().fair.pick_failures(),
-            pressure_inconsistencies: queue.psi.get().map_or(0, |psi| psi.inconsistencies()),
+        self.queues.get(cpu.index()).map_or_else(Faults::default, |queue| {
+            let inner = queue.lock();
+            Faults {
+                picks_without_eligible: inner.fair.pick_failures(),
+                unfinished_switches: inner.unfinished,
+                pressure_inconsistencies: queue.psi.get().map_or(0, |psi| psi.inconsistencies()),
+            }
         })
     }
 
@@ -59,11 +63,13 @@ impl<C: Config> Scheduler<'_, C> {
         self.queues.get(cpu.index())?.counters.get().map(|counters| counters.read())
     }
 
-    /// The counters of `task`, with its run time up to now.
+    /// The counters of `task`, with its run time up to now if it is a task of this scheduler.
     pub fn task_stats(&self, _irq: &IrqOff, task: &Target<C>) -> TaskStats {
         // SAFETY: the caller's reference keeps the task alive during the call.
         let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
-        if let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task) {
+        if self.owns(task)
+            && let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task)
+        {
             let now = inner.advance(self.platform.now(cpu));
             if inner.current == Some(task) {
                 match task.class() {

@@ -61,6 +61,8 @@ pub enum Error {
         /// How many CPUs the mask can name.
         mask: usize,
     },
+    /// A queue belongs to another scheduler, or belonged to one.
+    QueueTaken(CpuId),
     /// No CPU of the mask is online.
     NoOnlineCpu,
     /// The CPU number is not below the number of queues.
@@ -73,18 +75,22 @@ pub enum Error {
     StopTaskTaken(CpuId),
     /// The idle task and the stop task of a CPU keep their CPU and parameters.
     NotFair,
+    /// The task was spawned in another scheduler, or in none.
+    NotOurs,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CpuCount { queues, mask } => write!(f, "{queues} CPU queues given, 1 to {mask} accepted"),
+            Self::QueueTaken(cpu) => write!(f, "the queue of CPU {} belongs to another scheduler", cpu.0),
             Self::NoOnlineCpu => write!(f, "the affinity mask holds no CPU that is online"),
             Self::NoSuchCpu(cpu) => write!(f, "CPU {} has no queue", cpu.0),
             Self::AlreadyOnline(cpu) => write!(f, "CPU {} is online already", cpu.0),
             Self::AlreadySpawned => write!(f, "the task was spawned before"),
             Self::StopTaskTaken(cpu) => write!(f, "CPU {} has a stop task already", cpu.0),
             Self::NotFair => write!(f, "the idle task and the stop task keep their CPU and parameters"),
+            Self::NotOurs => write!(f, "the task was not spawned in this scheduler"),
         }
     }
 }
@@ -228,11 +234,14 @@ pub enum Woken {
     No,
 }
 
-/// Mistakes of the scheduler itself that were noticed and survived. All zero, or there is a bug to report.
+/// Mistakes that were noticed and survived. All zero, or there is a bug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Counts picks that found nobody eligible in a queue that was not empty.
     pub picks_without_eligible: u64,
+    /// Counts decisions that came before [`finish_switch`](crate::Scheduler::finish_switch) of the switch before:
+    /// a mistake of the embedder. The task that was left then is lost.
+    pub unfinished_switches: u64,
     /// Counts pressure events that did not fit the task's flags or the CPU's counts.
     pub pressure_inconsistencies: u64,
 }

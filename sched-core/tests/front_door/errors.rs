@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use sched_core::{
-    Config, CpuId, CpuQueue, Error, Gates, IrqOff, Mask64, Nanos, Never, Nice, Platform, SchedTask, Scheduler, Spawn,
-    Spin, State, Switch, Tunables, task_ptr,
+    Config, CpuId, CpuQueue, Error, Faults, Gates, IrqOff, Mask64, Nanos, Never, Nice, Platform, Reason, SchedTask,
+    Scheduler, SleepKind, Spawn, Spin, State, Switch, TaskParams, Tunables, Woken, task_ptr,
 };
 
 use crate::machine::{Handle, Machine, START, machine};
@@ -21,6 +21,8 @@ fn each_error_says_what_was_wrong_in_one_line() {
         (Error::AlreadyOnline(CpuId(1)), "CPU 1 is online already"),
         (Error::AlreadySpawned, "the task was spawned before"),
         (Error::StopTaskTaken(CpuId(2)), "CPU 2 has a stop task already"),
+        (Error::QueueTaken(CpuId(3)), "the queue of CPU 3 belongs to another scheduler"),
+        (Error::NotOurs, "the task was not spawned in this scheduler"),
         (Error::NotFair, "the idle task and the stop task keep their CPU and parameters"),
     ];
     for (error, line) in lines {
@@ -171,4 +173,56 @@ fn the_task_around_the_field_is_found() {
     assert_eq!(current.as_ptr().cast_const(), Arc::as_ptr(&idle));
     // SAFETY: the idle task is alive.
     assert_eq!(unsafe { current.as_ref() }.before, 42);
+}
+
+#[test]
+fn a_queue_belongs_to_one_scheduler() {
+    let queues = [CpuQueue::new(&Tunables::for_cpus(1))];
+    let first = Scheduler::<Kernel>::new(&queues, cpus(), Gates::default()).unwrap();
+    let second = || Scheduler::<Kernel>::new(&queues, cpus(), Gates::default()).map(|_| ()).unwrap_err();
+    assert_eq!(second(), Error::QueueTaken(CpuId(0)));
+    // Its tasks may still hang in the queue.
+    drop(first);
+    assert_eq!(second(), Error::QueueTaken(CpuId(0)));
+}
+
+#[test]
+fn a_task_of_another_scheduler_is_left_alone() {
+    let queues: [_; 2] = core::array::from_fn(|_| [CpuQueue::new(&Tunables::for_cpus(1))]);
+    let scheds = queues.each_ref().map(|queues| Scheduler::<Kernel>::new(queues, cpus(), Gates::default()).unwrap());
+    // SAFETY: one thread is the CPU of both.
+    let irq = unsafe { IrqOff::assert() };
+    for sched in &scheds {
+        sched.bring_online(&irq, thread()).unwrap();
+    }
+    let [ours, theirs] = &scheds;
+    let task = thread();
+    ours.spawn(&irq, task.clone(), Spawn::default()).unwrap();
+    let _ = ours.schedule(&irq, Reason::Preempt);
+    assert!(ours.finish_switch(&irq).is_none());
+    assert_eq!(theirs.set_params(&irq, &task, TaskParams::default()), Err(Error::NotOurs));
+    assert_eq!(theirs.set_affinity(&irq, &task, Mask64::ALL), Err(Error::NotOurs));
+    let _ = ours.schedule(&irq, Reason::Block(ours.prepare(&irq, SleepKind::Interruptible)));
+    assert!(ours.finish_switch(&irq).is_none());
+    assert_eq!(theirs.wake(&irq, &task), Woken::No);
+    assert_eq!(theirs.nr_running(CpuId(0)), 0);
+    assert_eq!(theirs.task_stats(&irq, &task).sum_exec_runtime, ours.task_stats(&irq, &task).sum_exec_runtime);
+    assert_eq!(ours.wake(&irq, &task), Woken::Yes);
+    assert_eq!(ours.nr_running(CpuId(0)), 1);
+}
+
+/// Without `finish_switch` the task that was left is lost: a debug build stops, a release build counts it.
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "finish_switch was not called after the last switch"))]
+fn a_switch_that_is_not_finished_is_noticed() {
+    let queues = [CpuQueue::new(&Tunables::for_cpus(1))];
+    let sched = Scheduler::<Kernel>::new(&queues, cpus(), Gates::default()).unwrap();
+    // SAFETY: one thread is the CPU.
+    let irq = unsafe { IrqOff::assert() };
+    sched.bring_online(&irq, thread()).unwrap();
+    sched.spawn(&irq, thread(), Spawn::default()).unwrap();
+    let _ = sched.schedule(&irq, Reason::Preempt);
+    assert_eq!(sched.faults(&irq, CpuId(0)), Faults::default());
+    let _ = sched.schedule(&irq, Reason::Exit);
+    assert_eq!(sched.faults(&irq, CpuId(0)), Faults { unfinished_switches: 1, ..Faults::default() });
 }

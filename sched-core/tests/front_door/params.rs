@@ -1,6 +1,6 @@
 //! Nice value, policy and slice can be changed at any time.
 
-use sched_core::{Policy, Reason, Slice, Spawn, Switch, TaskParams};
+use sched_core::{Error, Policy, Reason, Slice, Spawn, Switch, TaskParams};
 
 use crate::machine::{MS, Machine, TICK, Task, machine, nice};
 
@@ -73,10 +73,10 @@ fn the_weight_counts_whatever_the_task_was_doing_when_it_changed() {
 }
 
 #[test]
-fn what_is_set_before_the_spawn_is_replaced_by_the_spawn() {
+fn before_its_spawn_a_task_takes_no_change() {
     let m = machine(1);
     let task = Machine::<Switch, Switch>::task("task");
-    m.cpu(0).set_params(&task, nice(5)).unwrap();
+    assert_eq!(m.cpu(0).set_params(&task, nice(5)), Err(Error::NotOurs));
     m.cpu(0).try_spawn(&task, Spawn::default()).unwrap();
     assert_eq!(task.sched.params(), TaskParams::default());
 }

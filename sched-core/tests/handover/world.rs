@@ -26,8 +26,8 @@ use std::{
 };
 
 use sched_core::{
-    CpuId, CpuQueue, Decision, Family, Faults, Gates, IrqOff, Mask256, Nice, Reason, Scheduler, SleepKind, Spawn,
-    State, Switch, TaskParams, TaskState, Tunables,
+    CpuId, CpuQueue, Decision, Error, Family, Faults, Gates, IrqOff, Mask256, Nice, Reason, Scheduler, SleepKind,
+    Spawn, State, Switch, TaskParams, TaskState, Tunables,
 };
 
 use super::{
@@ -324,7 +324,11 @@ impl<'a, F: Family> Cpu<'a, F> {
             20..24 => self.change_mask(other),
             24 | 25 => {
                 let nice = Nice::new(self.rng.i32(-20..20)).expect("in range");
-                self.sched.set_params(&self.irq, other, TaskParams { nice, ..TaskParams::default() }).expect("fair");
+                match self.sched.set_params(&self.irq, other, TaskParams { nice, ..TaskParams::default() }) {
+                    // Its spawn may not have come to the owner yet.
+                    Ok(()) | Err(Error::NotOurs) => {}
+                    Err(error) => panic!("{error}"),
+                }
             }
             26 => _ = self.sched.task_stats(&self.irq, other),
             27 => self.switch(Reason::Yield),
