@@ -38,7 +38,7 @@ use spin::Once;
 
 use crate::arch::exit::{Verdict, exit};
 use crate::arch::hooks::{self, Hooks};
-use crate::arch::{apic, irq, percpu, switch};
+use crate::arch::{apic, irq, kick, percpu, switch};
 use crate::config::{KernelConfig, Machine};
 use crate::lock::irq_off;
 use crate::thread::{self, SpawnOptions, Thread};
@@ -217,6 +217,8 @@ fn reschedule(irq: &IrqOff, reason: Reason<KernelConfig>) {
 #[inline(always)]
 fn switch_to(irq: &IrqOff, prev: NonNull<Thread>, next: NonNull<Thread>) {
     percpu::set_current(next.as_ptr().cast_const().cast());
+    // No lock is held any more (I2): nobody that is kicked now meets one of ours.
+    kick::send();
     // SAFETY: interrupts are off. `prev` is the running thread; the scheduler keeps both alive until they are dead and
     // left, and gives `next` out only after the CPU that ran it last has called `finish_switch`, which orders the two.
     unsafe { switch::switch(prev.as_ref().context(), next.as_ref().context()) };

@@ -34,6 +34,7 @@
 //! | `join` | threads in a row that join each other, of all nice values | ok |
 //! | `timeouts` | sleeps and deadlines | ok |
 //! | `deadlock` | threads that wait for each other | deadlock report |
+//! | `crash` | a panic in a thread that the scheduler runs | panic report |
 //! | `preemption` | threads that compute without end share a CPU | ok |
 //! | `affinity` | running threads are sent from CPU to CPU | ok |
 //! | `exitstorm` | 10 000 short threads use the same few stacks | ok |

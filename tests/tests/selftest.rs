@@ -28,15 +28,27 @@ fn a_panic_names_cpu_task_and_functions() {
 
 #[test]
 #[ignore = "needs QEMU: cargo qemu test"]
+fn a_panic_in_a_thread_names_it_and_stops_the_idle_cpus() {
+    let boot = selftest("crash", "8");
+    boot.ends_with(101);
+    boot.says_once(&["panic: cpu 7 task crasher: ", "in a thread of the scheduler"]);
+    assert!(!boot.lines_with(&["panic: #", "kernel::selftest::threads::crash"]).is_empty(), "{boot}");
+    for cpu in 0..7 {
+        boot.says_once(&[&format!("panic: cpu {cpu} "), "stopped"]);
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
 fn every_kind_of_panic_ends_with_a_report() {
     for (name, part) in [
         ("remote", "in an interrupt handler"),
-        ("deaf", "panic: cpu 7 "),
+        ("deaf", "panic: cpu 7 stopped"),
         ("stubborn", "did not stop"),
         ("nested", "another panic during the report"),
-        ("locked", "panic: "),
+        ("locked", "with the console in use"),
         ("stack", "stack overflow of"),
-        ("ud", "panic: "),
+        ("ud", "invalid opcode"),
         ("null", "page fault"),
         ("text", "page fault"),
         ("data", "page fault"),

@@ -8,14 +8,14 @@
 //! which is the first thing that the woken thread takes. Sent at once, the interrupt makes the other CPU spin for that
 //! lock; under QEMU without KVM a spinning CPU keeps the one lock of all devices so busy that the sender's
 //! access to its interrupt controller takes milliseconds. So it is only noted, and sent when the section of interrupts off
-//! that asked for it ends, with the lock given up.
+//! that asked for it ends, or before it switches to another thread, with the lock given up.
 //!
 //! # Invariants
 //! 1. A CPU's note is touched by that CPU only, with interrupts off.
-//! 2. Interrupts are turned on, or the CPU halts, only after [`send`].
+//! 2. Interrupts are turned on, the CPU halts or goes to another thread only after [`send`].
 //!
 //! # Cost
-//! Four instructions at the end of every section.
+//! Four instructions at the end of every section and before every switch.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -42,6 +42,7 @@ pub fn find(name: &str) -> Option<fn() -> Outcome> {
         "join" => joins,
         "timeouts" => timeouts,
         "deadlock" => deadlock,
+        "crash" => crash,
         "preemption" => preemption,
         "affinity" => affinity,
         "exitstorm" => exit_storm,
@@ -395,6 +396,18 @@ fn deadlock() -> Outcome {
         drop((kept, writer));
     });
     hungry.join();
+    Err("it went on")
+}
+
+/// A thread on the last CPU panics while the others sleep or idle. It ends in the panic report.
+fn crash() -> Outcome {
+    let last = CpuId(sched::cpus() as u32 - 1);
+    let options = SpawnOptions { name: "crasher", affinity: Mask256::only(last), ..SpawnOptions::default() };
+    start_with(options, || {
+        timer::sleep_for(5_000_000);
+        panic!("selftest: in a thread of the scheduler")
+    })
+    .join();
     Err("it went on")
 }
 
