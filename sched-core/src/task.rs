@@ -244,11 +244,33 @@ pub unsafe trait TaskPtr<C: Config>: Sized + Send {
 
 /// Implements [`TaskPtr`] for a pointer type.
 ///
-/// ```ignore
-/// sched_core::task_ptr!(MyConfig: Arc<Task> { sched });      // any pointer with into_raw and from_raw
-/// sched_core::task_ptr!(MyConfig: &'static Task { sched });
 /// ```
-/// The last word names the field of type [`SchedTask<MyConfig>`](SchedTask).
+/// # use sched_core::*;
+/// use std::sync::Arc;
+///
+/// struct Task {
+///     sched: SchedTask<MyKernel>,
+/// }
+/// task_ptr!(MyKernel: Arc<Task> { sched });
+/// # struct MyKernel;
+/// # struct Machine;
+/// # impl Platform for Machine {
+/// #     fn now(&self, _: CpuId) -> Nanos { 0 }
+/// #     fn this_cpu(&self) -> CpuId { CpuId(0) }
+/// #     fn kick(&self, _: CpuId) {}
+/// # }
+/// # impl Config for MyKernel {
+/// #     type Platform = Machine;
+/// #     type Sync = Spin;
+/// #     type Mask = Mask64;
+/// #     type Task = Arc<Task>;
+/// #     type Schedstats = Never;
+/// #     type Psi = Never;
+/// #     const HZ: u32 = 250;
+/// # }
+/// ```
+/// The pointer is any type with `into_raw` and `from_raw`, by its name in scope, or `&'static`;
+/// the task is a type without parameters; the last word names its field of type [`SchedTask`].
 #[macro_export]
 macro_rules! task_ptr {
     ($config:ty: &'static $task:ident { $field:ident }) => {
