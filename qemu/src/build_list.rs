@@ -69,9 +69,15 @@ impl BuildList {
     fn from_parts(text: &str, available: &BTreeSet<String>) -> Result<BuildList> {
         let exists = |name: &str| available.contains(name);
         let mut chosen = BTreeSet::new();
-        let mut items = 0;
-        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            items += 1;
+        let items: Vec<&str> = text.split(',').map(str::trim).collect();
+        if items.contains(&"") {
+            let what = if items.len() == 1 { "the list" } else { "an element of the list" };
+            return Err(usage(format!("--build: {what} is empty; accepted are all, none and {}", accepted(available))));
+        }
+        if items.contains(&"none") && items.len() > 1 {
+            return Err(usage(format!("--build: none stands alone; '{text}' names more")));
+        }
+        for item in items {
             match item {
                 "all" => chosen.extend(HOOKS.into_iter().filter(|hook| exists(hook))),
                 "none" => {}
@@ -84,12 +90,6 @@ impl BuildList {
                     chosen.insert(name);
                 }
             }
-        }
-        if items == 0 {
-            return Err(usage(format!(
-                "--build: the list is empty; accepted are all, none and {}",
-                accepted(available)
-            )));
         }
         for (feature, implied) in IMPLIES {
             if chosen.contains(feature) {
@@ -106,13 +106,9 @@ fn normal_name(features: &[&str], available: &BTreeSet<String>) -> String {
     let is_hook = |name: &&&str| HOOKS.contains(*name);
     let hooks: Vec<&str> = features.iter().filter(is_hook).copied().collect();
     let all = HOOKS.iter().filter(|hook| available.contains(**hook)).count();
-    let mut parts = match hooks.len() {
-        0 => vec!["none"],
-        n if n == all => vec!["all"],
-        _ => hooks,
-    };
+    let mut parts = if !hooks.is_empty() && hooks.len() == all { vec!["all"] } else { hooks };
     parts.extend(features.iter().filter(|name| OPTIONS.contains(*name)));
-    parts.join(",")
+    if parts.is_empty() { "none".to_owned() } else { parts.join(",") }
 }
 
 fn accepted(available: &BTreeSet<String>) -> String {
@@ -147,13 +143,29 @@ mod tests {
 
     #[test]
     fn lists_with_one_meaning_have_one_name() {
-        for text in ["schedstats,psi", "psi,schedstats", "all,psi", " psi , schedstats,"] {
+        for text in ["schedstats,psi", "psi,schedstats", "all,psi", " psi , schedstats", "psi,schedstats,psi"] {
             assert_eq!(parse(text).unwrap().name(), "all", "{text}");
         }
         assert_eq!(parse("none").unwrap().name(), "none");
-        assert_eq!(parse("none,psi").unwrap().name(), "psi");
         assert_eq!(parse("psi-default-enabled").unwrap().features(), ["psi", "psi-default-enabled"]);
         assert_eq!(parse("psi-default-enabled").unwrap().name(), "psi,psi-default-enabled");
+    }
+
+    #[test]
+    fn every_normal_form_is_accepted() {
+        let mut available = today();
+        available.insert("debug".into());
+        for text in ["all", "none", "psi", "debug", "all,debug", "psi-default-enabled"] {
+            let name = BuildList::from_parts(text, &available).unwrap().name;
+            assert_eq!(BuildList::from_parts(&name, &available).unwrap().name, name, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for text in ["none,all", "psi,none", "none,none", "psi,,schedstats", "psi,"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! error for each thing that is wrong, and no process left behind.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -15,6 +15,8 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 const FAKE_QEMU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
+/// How long a thing that must happen is awaited before a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A fake QEMU, and a folder with a fake kernel.
 struct Bench {
@@ -67,18 +69,38 @@ fn assert_refused(output: &Output, part: &str) {
     assert_eq!(out(output), "");
 }
 
-/// Waits until `pid` is gone; a zombie counts as gone.
-fn assert_gone(pid: i32) {
-    let end = Instant::now() + Duration::from_secs(60);
+/// Asks until there is an answer; far longer than it ever takes.
+fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
-        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let is_zombie = state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
-        if is_zombie || kill(Pid::from_raw(pid), None).is_err() {
-            return;
+        if let Some(answer) = answer() {
+            return answer;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("process {pid} still runs");
+    panic!("{what} did not come");
+}
+
+/// The exit code of a launcher that must end by itself, whoever reads its output.
+fn end_of(child: &mut Child) -> Option<i32> {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    panic!("the launcher did not end");
+}
+
+/// Waits until `pid` is gone; a zombie counts as gone.
+fn assert_gone(pid: i32) {
+    wait_for(&format!("the end of process {pid}"), || {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_zombie = state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
+        (is_zombie || kill(Pid::from_raw(pid), None).is_err()).then_some(())
+    });
 }
 
 #[test]
@@ -119,12 +141,13 @@ fn lines_end_in_line_feeds_alone() {
 
 #[test]
 fn the_console_comes_while_the_guest_runs() {
-    let bench = Bench::new("echo first; read answer; echo \"second $answer\"; exit 33");
-    let mut child = bench.command(&[]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let bench = Bench::new("echo first; until [ -e \"$GO\" ]; do sleep 0.05; done; echo second; exit 33");
+    let go = bench.path("go");
+    let mut child = bench.command(&[]).env("GO", &go).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "first");
-    child.stdin.take().unwrap().write_all(b"word\n").unwrap();
-    assert_eq!(lines.next().unwrap().unwrap(), "second word");
+    fs::write(go, "").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "second");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
@@ -237,7 +260,17 @@ fn nonsense_is_refused_in_one_line() {
         .output()
         .unwrap();
     assert_refused(&kvm_and_icount, "--icount");
-    assert_refused(&launcher().args(["run", "--build", "all,speed"]).output().unwrap(), "speed");
+    for (list, part) in [
+        ("all,speed", "speed"),
+        ("none,all", "none stands alone"),
+        ("psi,none", "none stands alone"),
+        ("psi,psi,", "empty"),
+        (",psi", "empty"),
+        ("", "empty"),
+    ] {
+        assert_refused(&launcher().args(["run", "--build", list]).output().unwrap(), part);
+        assert_refused(&launcher().args(["path", "--build", list]).output().unwrap(), part);
+    }
     assert_refused(&launcher().args(["test", "--only", "no-such"]).output().unwrap(), "no-such");
     assert_refused(&launcher().args(["bench"]).output().unwrap(), "bench");
 }
@@ -303,6 +336,11 @@ fn as_nobody(bench: &Bench, path: &Path) -> Option<Output> {
         command = as_user;
         command.current_dir(bench.dir.path()).uid(65534);
     }
+    output_of_copy(&mut command)
+}
+
+/// Runs a copy of the launcher that was just made; nothing where it cannot be run.
+fn output_of_copy(command: &mut Command) -> Option<Output> {
     for _ in 0..100 {
         match command.stdin(Stdio::null()).output() {
             // The copy is still open for writing in a sibling that has not called exec yet.
