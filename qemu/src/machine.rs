@@ -242,6 +242,11 @@ pub fn check_append(append: &str) -> Result<()> {
             append.len()
         )));
     }
+    if let Some(bad) = append.chars().find(|character| character.is_control()) {
+        return Err(usage(format!(
+            "--append: the kernel command line is one line of text; the control character {bad:?} is not accepted"
+        )));
+    }
     Ok(())
 }
 

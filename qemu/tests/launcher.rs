@@ -238,6 +238,14 @@ fn a_command_line_of_2047_bytes_is_passed_and_one_of_2048_refused() {
 }
 
 #[test]
+fn a_command_line_with_a_control_character_is_refused() {
+    let bench = Bench::new("exit 33");
+    for append in ["psi=1\nrun=pipe", "psi=1\t", "\u{1b}[2J", "psi=1\r", "\u{85}"] {
+        assert_refused(&bench.run(&["--append", append]), "control character");
+    }
+}
+
+#[test]
 fn nonsense_is_refused_in_one_line() {
     let bench = Bench::new("exit 33");
     for (arguments, part) in [
