@@ -94,7 +94,8 @@ Example:
 
 #[derive(Args)]
 struct RunArguments {
-    /// CPUs, 1 to 255, or a topology such as 8,sockets=2,cores=2,threads=2
+    /// CPUs, 1 to 255, or a topology such as 8,sockets=2,cores=2,threads=2;
+    /// the kernel has room for 64 CPUs and says in a line which more it leaves out
     /// [default: 8; with --icount 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     smp: Option<Smp>,

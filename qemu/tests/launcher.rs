@@ -382,6 +382,13 @@ fn captured_files_lie_under_their_kernel_path() {
 }
 
 #[test]
+fn help_says_how_many_cpus_the_kernel_has_room_for() {
+    let output = launcher().args(["run", "--help"]).output().unwrap();
+    let text = out(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("the kernel has room for 64"), "{text}");
+}
+
+#[test]
 fn help_goes_to_standard_output_and_names_the_exit_codes() {
     let output = launcher().args(["run", "--help"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
