@@ -31,7 +31,7 @@ use console::strip_ansi_codes;
 
 use crate::build_list::BuildList;
 use crate::compiler::{self, Compiler, Parts};
-use crate::outcome::{failed, missing};
+use crate::outcome::{failed, missing, usage};
 use crate::paths;
 use crate::process::{Ended, interrupted, run_lines};
 use crate::progress::Progress;
@@ -67,8 +67,9 @@ const CARGO_WORDS: [&str; 12] = [
 /// The compiler's messages go to standard error as they come, and into `messages`.
 pub fn build(list: &BuildList, messages: &mut Vec<String>) -> Result<PathBuf> {
     let compiler = compiler::find(TARGET).map_err(|reason| missing(format!("no compiler: {reason}")))?;
+    prepare()?;
+    paths::make_target_folder(&compiler.target_dir())?;
     let kernels = paths::kernels();
-    fs::create_dir_all(&kernels).with_context(|| format!("cannot make {}", kernels.display()))?;
     let _lock = lock(&kernels.join(".lock"))?;
 
     compile(&compiler, list, messages)?;
@@ -78,9 +79,15 @@ pub fn build(list: &BuildList, messages: &mut Vec<String>) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Makes the folder of the finished kernels, or says why there can be none;
+/// to be asked before anything is installed for a build.
+pub fn prepare() -> Result<()> {
+    paths::make_target_folder(&paths::kernels())
+}
+
 /// Takes the lock that spans compiling and copying; it is given back when dropped.
 fn lock(path: &Path) -> Result<File> {
-    let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let file = File::create(path).map_err(|error| unusable(path, &error))?;
     let mut told = false;
     loop {
         match file.try_lock() {
@@ -148,9 +155,12 @@ fn finish(linked: &Path, path: &Path) -> Result<()> {
         return Ok(());
     }
     let fresh = path.with_added_extension(format!("{}.new", process::id()));
-    fs::write(&fresh, &elf)
-        .and_then(|()| fs::rename(&fresh, path))
-        .with_context(|| format!("cannot write {}", path.display()))
+    fs::write(&fresh, &elf).and_then(|()| fs::rename(&fresh, path)).map_err(|error| unusable(path, &error))
+}
+
+/// Something stands in the way of a file below the target folder, or the disk is full.
+fn unusable(path: &Path, error: &io::Error) -> anyhow::Error {
+    usage(format!("cannot write {}: {error}; make room for that file", path.display()))
 }
 
 #[cfg(test)]

@@ -194,6 +194,9 @@ fn run(arguments: RunArguments) -> Result<Exit> {
     machine::check_append(&arguments.append)?;
     let workspace = paths::workspace();
     let list = BuildList::parse(&arguments.build, &workspace)?;
+    if arguments.kernel.is_none() {
+        kernel_build::prepare()?;
+    }
     let needs: &[Need] =
         if arguments.kernel.is_some() { &[Need::Qemu] } else { &[Need::Qemu, Need::Compiler(kernel_build::TARGET)] };
     setup::ensure(needs)?;
@@ -231,6 +234,7 @@ fn run(arguments: RunArguments) -> Result<Exit> {
 
 fn path(build: &str) -> Result<Exit> {
     let list = BuildList::parse(build, &paths::workspace())?;
+    kernel_build::prepare()?;
     setup::ensure(&[Need::Compiler(kernel_build::TARGET)])?;
     let kernel = kernel_build::build(&list, &mut Vec::new())?;
     let path = kernel.canonicalize().with_context(|| format!("{} is gone", kernel.display()))?;

@@ -15,7 +15,13 @@
 //! A few look-ups in the file system.
 
 use std::env;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::outcome::usage;
 
 /// The file by which cargo marks a target folder.
 const TARGET_MARK: &str = "CACHEDIR.TAG";
@@ -46,6 +52,21 @@ pub fn target() -> PathBuf {
 /// The folder of the finished kernels, one file for each build list.
 pub fn kernels() -> PathBuf {
     target().join("kernels")
+}
+
+/// Makes `dir` if it is not there, and shows that files can be written in it.
+pub fn make_usable(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let probe = dir.join(format!(".probe-{}", std::process::id()));
+    File::create(&probe)?;
+    fs::remove_file(probe)
+}
+
+/// Makes a folder below [`target`], or says in one line why the program cannot work there.
+pub fn make_target_folder(dir: &Path) -> Result<()> {
+    make_usable(dir).map_err(|error| {
+        usage(format!("cannot write in the target folder {}: {error}; make room for that folder", dir.display()))
+    })
 }
 
 /// Finds `program` as a shell would: a path as it is, a bare name in `PATH`.

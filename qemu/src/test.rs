@@ -57,9 +57,9 @@ pub fn test(only: &[String], list: bool) -> Result<Exit> {
         return Ok(Exit::Done);
     }
 
-    setup::ensure(&checks::needs(&checks))?;
     let logs = paths::target().join("checks");
-    fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
+    paths::make_target_folder(&logs)?;
+    setup::ensure(&checks::needs(&checks))?;
     let count = checks.len();
     let mut reports: Vec<Report> = Vec::new();
     for (index, check) in checks.into_iter().enumerate() {

@@ -382,6 +382,25 @@ fn captured_files_lie_under_their_kernel_path() {
 }
 
 #[test]
+fn a_target_folder_that_cannot_be_used_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    // A launcher in a target folder of its own.
+    let target = dir.path().join("target");
+    let program = target.join("debug/qemu");
+    fs::create_dir_all(target.join("debug")).unwrap();
+    fs::write(target.join("CACHEDIR.TAG"), "").unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_qemu"), &program).unwrap();
+    fs::write(target.join("kernels"), "a file").unwrap();
+    for arguments in [&["path"][..], &["run"][..]] {
+        let output = output_of_copy(Command::new(&program).args(arguments).env("QEMU", FAKE_QEMU)).unwrap();
+        assert_refused(&output, "target/kernels");
+    }
+    fs::write(target.join("checks"), "a file").unwrap();
+    let output = output_of_copy(Command::new(&program).args(["test", "--only", "format"])).unwrap();
+    assert_refused(&output, "target/checks");
+}
+
+#[test]
 fn help_says_how_many_cpus_the_kernel_has_room_for() {
     let output = launcher().args(["run", "--help"]).output().unwrap();
     let text = out(&output).split_whitespace().collect::<Vec<_>>().join(" ");
