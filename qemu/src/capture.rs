@@ -23,7 +23,8 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::outcome::failed;
+use crate::outcome::{failed, usage};
+use crate::paths;
 
 const BEGIN: &str = "--- begin ";
 const END: &str = "--- end ";
@@ -100,6 +101,14 @@ impl Capture {
             self.faults.push(format!("the dump of {} has no end", frame.path));
         }
     }
+}
+
+/// Makes the folder for captured files, or refuses it; to be asked before the boot,
+/// which would be lost with a folder that cannot be written.
+pub fn prepare(dir: &Path) -> Result<()> {
+    paths::make_usable(dir).map_err(|error| {
+        usage(format!("--capture: cannot write in {}: {error}; a folder that can be made is accepted", dir.display()))
+    })
 }
 
 /// An absolute path without `..` as a path below a folder.

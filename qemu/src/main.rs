@@ -194,6 +194,9 @@ fn run(arguments: RunArguments) -> Result<Exit> {
     machine::check_append(&arguments.append)?;
     let workspace = paths::workspace();
     let list = BuildList::parse(&arguments.build, &workspace)?;
+    if let Some(dir) = &arguments.capture {
+        capture::prepare(dir)?;
+    }
     if arguments.kernel.is_none() {
         kernel_build::prepare()?;
     }

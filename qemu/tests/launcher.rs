@@ -382,6 +382,20 @@ fn captured_files_lie_under_their_kernel_path() {
 }
 
 #[test]
+fn a_folder_for_captured_files_that_cannot_be_used_is_refused_before_the_boot() {
+    let bench = Bench::new("touch \"$BOOTED\"; exit 33");
+    let file = bench.path("file");
+    fs::write(&file, "").unwrap();
+    for dir in [file.clone(), file.join("below"), "/proc/no-such-folder".into(), "/proc".into()] {
+        let output =
+            bench.command(&["--capture", dir.to_str().unwrap()]).env("BOOTED", bench.path("booted")).output().unwrap();
+        assert_refused(&output, "--capture");
+        assert!(err(&output).contains(dir.to_str().unwrap()), "{}", err(&output));
+        assert!(!bench.path("booted").exists());
+    }
+}
+
+#[test]
 fn a_target_folder_that_cannot_be_used_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     // A launcher in a target folder of its own.
