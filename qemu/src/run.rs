@@ -119,16 +119,18 @@ const fn exit_status(value: i32) -> i32 {
 fn start(qemu: &Path, machine: &Machine) -> Result<Child> {
     let mut command = Command::new(qemu);
     command.args(machine.arguments()).stdout(Stdio::piped());
-    command.stdin(if may_read_terminal() { Stdio::inherit() } else { Stdio::null() });
+    command.stdin(if owns_terminal() { Stdio::inherit() } else { Stdio::null() });
     process::die_with_parent(&mut command, Signal::SIGKILL)
         .spawn()
         .with_context(|| format!("cannot start {}", qemu.display()))
 }
 
-/// Whether QEMU may have our standard input: reading a terminal from the
-/// background would stop it.
-fn may_read_terminal() -> bool {
-    !stdin().is_terminal() || nix::unistd::tcgetpgrp(stdin()) == Ok(nix::unistd::getpgrp())
+/// Whether standard input is a terminal that is ours to read.
+///
+/// QEMU reads all that it is given: a pipe or a file belongs to the caller, whose
+/// next commands may stand in it, and reading a terminal from the background stops.
+fn owns_terminal() -> bool {
+    stdin().is_terminal() && nix::unistd::tcgetpgrp(stdin()) == Ok(nix::unistd::getpgrp())
 }
 
 fn read_in_thread(child: &mut Child) -> Result<Receiver<Vec<u8>>> {

@@ -152,6 +152,20 @@ fn the_console_comes_while_the_guest_runs() {
 }
 
 #[test]
+fn the_callers_standard_input_is_left_alone() {
+    let bench = Bench::new("cat >/dev/null; echo booted; exit 33");
+    let run = bench.command(&[]);
+    let words = [run.get_program()].into_iter().chain(run.get_args());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "while read n; do \"$@\" || exit; echo $n; done", "sh"]).args(words);
+    shell.env("QEMU", FAKE_QEMU).env("FAKE_QEMU", &bench.script);
+    let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"1\n2\n3\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(out(&output), "booted\n1\nbooted\n2\nbooted\n3\n");
+}
+
+#[test]
 fn the_time_limit_ends_qemu_and_keeps_the_console() {
     let bench = Bench::new("echo $$; exec sleep 1000");
     let output = bench.run(&["--timeout", "1"]);
