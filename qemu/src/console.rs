@@ -53,6 +53,11 @@ impl<W: Write> Console<W> {
         self.verdict
     }
 
+    /// Where the console is passed on to.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Takes the next bytes from the guest.
     pub fn feed(&mut self, bytes: &[u8]) -> io::Result<()> {
         for part in bytes.split(|byte| *byte == b'\r') {

@@ -22,6 +22,7 @@ mod console;
 mod kernel_build;
 mod machine;
 mod outcome;
+mod output;
 mod packages;
 mod paths;
 mod process;

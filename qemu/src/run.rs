@@ -4,7 +4,9 @@
 //! [`boot`] runs a [`Machine`] and answers with an exit code.
 //!
 //! # How it works
-//! A thread reads QEMU's output; the main thread writes it and watches the time.
+//! One thread reads QEMU's output and one writes it ([`Output`]);
+//! the main thread stands between them, reads along, and watches the time and Ctrl-C.
+//! It waits for neither: a reader that stalls must not keep a guest alive.
 //! QEMU's own exit status carries what the kernel wrote to the exit device.
 //! A kernel that ended in another way (power-off, or a reset that `-no-reboot`
 //! turns into an end) is judged by its last `end status=...` line.
@@ -12,12 +14,13 @@
 //! # Invariants
 //! 1. QEMU has ended when [`boot`] returns, and ends when this program is killed.
 //! 2. Every result except success is explained in one line on standard error.
-//! 3. What the console showed before the end is on standard output.
+//! 3. What the console showed before the end is on standard output, unless its reader
+//!    takes longer than the time limit or, once that or a signal has come, than [`DRAIN`].
 //!
 //! # Cost
-//! One process, one thread.
+//! One process, two threads.
 
-use std::io::{IsTerminal, Read, Write, stdin, stdout};
+use std::io::{IsTerminal, Read, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -31,11 +34,14 @@ use crate::capture::Capture;
 use crate::console::{Console, Verdict};
 use crate::machine::Machine;
 use crate::outcome::{Exit, failed};
+use crate::output::{Flow, Output, Settled};
 use crate::process;
 
 /// How often the clock and Ctrl-C are looked at while the guest is silent.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long output is still read after QEMU was ended.
+/// How often a reader that is behind is looked at: as long as it takes to read a good piece.
+const CATCH_UP: Duration = Duration::from_millis(10);
+/// How long output is still passed on after QEMU was ended.
 const DRAIN: Duration = Duration::from_secs(1);
 /// How long QEMU may take to end after it closed its output.
 const AFTER_CLOSE: Duration = Duration::from_secs(5);
@@ -64,6 +70,8 @@ pub struct Boot {
 enum Stop {
     Closed,
     TimeLimit,
+    /// QEMU has ended, but the time is over before its output was read.
+    Unread,
     Interrupted,
     /// Nobody reads our output any more.
     OutputGone,
@@ -77,7 +85,7 @@ pub fn boot(boot: &Boot) -> Result<Exit> {
     let mut child = start(&boot.qemu, &boot.machine)?;
     let chunks = read_in_thread(&mut child)?;
     let capture = boot.capture.as_ref().map(|_| Capture::default());
-    let mut console = Console::new(stdout().lock(), capture);
+    let mut console = Console::new(Output::new(stdout()), capture);
 
     let deadline = boot.limit.map(|limit| Instant::now() + limit);
     let stop = follow(&chunks, &mut console, deadline);
@@ -91,11 +99,19 @@ pub fn boot(boot: &Boot) -> Result<Exit> {
     }
 
     let captured = console.finish().unwrap_or_default();
+    let stop = settle(stop, console.out(), deadline);
     let exit = match stop {
         Stop::Closed => judge(status, console.verdict()),
         Stop::TimeLimit => {
             say(&format!(
                 "the time limit of {} s passed; QEMU was ended",
+                boot.limit.unwrap_or_default().as_secs_f64()
+            ));
+            Exit::TimeLimit
+        }
+        Stop::Unread => {
+            say(&format!(
+                "the time limit of {} s passed before the console was read to its end",
                 boot.limit.unwrap_or_default().as_secs_f64()
             ));
             Exit::TimeLimit
@@ -147,33 +163,58 @@ fn read_in_thread(child: &mut Child) -> Result<Receiver<Vec<u8>>> {
     Ok(receiver)
 }
 
-fn follow<W: Write>(chunks: &Receiver<Vec<u8>>, console: &mut Console<W>, deadline: Option<Instant>) -> Stop {
+fn follow(chunks: &Receiver<Vec<u8>>, console: &mut Console<Output>, deadline: Option<Instant>) -> Stop {
     loop {
-        match chunks.recv_timeout(LOOK) {
-            Ok(bytes) => {
-                if console.feed(&bytes).is_err() {
-                    return Stop::OutputGone;
+        match console.out().flow() {
+            Flow::Gone => return Stop::OutputGone,
+            Flow::Behind => thread::sleep(CATCH_UP),
+            Flow::Free => match chunks.recv_timeout(LOOK) {
+                Ok(bytes) => {
+                    if console.feed(&bytes).is_err() {
+                        return Stop::OutputGone;
+                    }
                 }
-            }
-            Err(RecvTimeoutError::Disconnected) => return Stop::Closed,
-            Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Stop::Closed,
+                Err(RecvTimeoutError::Timeout) => {}
+            },
         }
         if process::interrupted() {
             return Stop::Interrupted;
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if is_over(deadline) {
             return Stop::TimeLimit;
         }
     }
 }
 
-fn drain<W: Write>(chunks: &Receiver<Vec<u8>>, console: &mut Console<W>) {
+fn drain(chunks: &Receiver<Vec<u8>>, console: &mut Console<Output>) {
     let end = Instant::now() + DRAIN;
     while let Ok(bytes) = chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
         if console.feed(&bytes).is_err() || Instant::now() >= end {
             return;
         }
     }
+}
+
+/// Waits for the reader; answers why the run ended when that is counted in.
+fn settle(stop: Stop, out: &mut Output, deadline: Option<Instant>) -> Stop {
+    if !matches!(stop, Stop::Closed) {
+        let end = Instant::now() + DRAIN;
+        out.settle(|| Instant::now() >= end);
+        return stop;
+    }
+    let settled = out.settle(|| process::interrupted() || is_over(deadline));
+    match settled {
+        // Ctrl-C on a terminal reaches QEMU too, which may end before we look.
+        _ if process::interrupted() => Stop::Interrupted,
+        Settled::Written => Stop::Closed,
+        Settled::Gone => Stop::OutputGone,
+        Settled::GivenUp => Stop::Unread,
+    }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
 fn judge(status: ExitStatus, verdict: Option<Verdict>) -> Exit {
@@ -216,8 +257,16 @@ fn keep(captured: Capture, dir: &Path, exit: Exit) -> Result<Exit> {
     }
 }
 
+/// Says one line; a reader of standard error that stalls is awaited no longer than [`DRAIN`].
 fn say(text: &str) {
-    eprintln!("cargo qemu: {text}");
+    let line = format!("cargo qemu: {text}");
+    let (done, said) = mpsc::channel();
+    thread::spawn(move || {
+        eprintln!("{line}");
+        // Nobody listens any more if it took too long.
+        let _ = done.send(());
+    });
+    let _ = said.recv_timeout(DRAIN);
 }
 
 #[cfg(test)]

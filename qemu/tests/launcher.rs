@@ -152,6 +152,54 @@ fn the_console_comes_while_the_guest_runs() {
 }
 
 #[test]
+fn a_reader_that_stalls_stops_neither_the_time_limit_nor_a_signal() {
+    for (arguments, signal, code) in
+        [(&["--timeout", "1"][..], None, 124), (&["--timeout", "1000"][..], Some(Signal::SIGTERM), 130)]
+    {
+        let bench = Bench::new("echo $$ >\"$PID\"; exec yes");
+        let file = bench.path("pid");
+        let mut command = bench.command(arguments);
+        let mut child = command.env("PID", &file).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let pid = wait_for("QEMU's process id", || fs::read_to_string(&file).ok()?.trim().parse().ok());
+        if let Some(signal) = signal {
+            // Long enough for the pipes to fill; a signal that comes earlier proves less, and still ends the run.
+            std::thread::sleep(Duration::from_millis(500));
+            kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+        }
+        assert_eq!(end_of(&mut child), Some(code));
+        assert_gone(pid);
+    }
+}
+
+#[test]
+fn a_reader_of_both_outputs_that_stalls_keeps_nothing_alive() {
+    let bench = Bench::new("echo $$ >\"$PID\"; exec yes");
+    let file = bench.path("pid");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = bench.command(&["--timeout", "1"]);
+    command.env("PID", &file).stdout(writer.try_clone().unwrap()).stderr(writer);
+    let mut child = command.spawn().unwrap();
+    let pid = wait_for("QEMU's process id", || fs::read_to_string(&file).ok()?.trim().parse().ok());
+    assert_eq!(end_of(&mut child), Some(124));
+    assert_gone(pid);
+    drop(reader);
+}
+
+#[test]
+fn a_reader_that_stalls_at_the_end_is_awaited_up_to_the_time_limit() {
+    let bench = Bench::new("head -c 300000 /dev/zero | tr '\\0' x; exit 33");
+    let mut stalled = bench.command(&["--timeout", "1"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(end_of(&mut stalled), Some(124));
+
+    let mut slow = bench.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut text = String::new();
+    slow.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text.len(), 300_001, "everything, and the line feed that ends the last line");
+    assert_eq!(end_of(&mut slow), Some(0));
+}
+
+#[test]
 fn the_callers_standard_input_is_left_alone() {
     let bench = Bench::new("cat >/dev/null; echo booted; exit 33");
     let run = bench.command(&[]);
