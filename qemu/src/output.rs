@@ -94,17 +94,17 @@ impl Output {
         }
     }
 
-    /// Waits until everything is written, or until `gives_up`; nothing can be written afterwards.
+    /// Waits until everything is written, or until `gives_up`; may be called again, but nothing
+    /// can be written afterwards.
     pub fn settle(&mut self, mut gives_up: impl FnMut() -> bool) -> Settled {
-        loop {
+        while self.pieces.is_some() {
             match self.flow() {
-                Flow::Free => break,
+                Flow::Free => self.pieces = None,
                 Flow::Gone => return Settled::Gone,
                 Flow::Behind if gives_up() => return Settled::GivenUp,
                 Flow::Behind => thread::sleep(LOOK),
             }
         }
-        self.pieces = None;
         loop {
             match self.ended.recv_timeout(LOOK) {
                 Ok(Ok(())) => return Settled::Written,
