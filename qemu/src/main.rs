@@ -27,6 +27,7 @@ mod packages;
 mod paths;
 mod process;
 mod progress;
+mod remarks;
 mod run;
 mod setup;
 mod symbols;

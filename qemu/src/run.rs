@@ -7,6 +7,7 @@
 //! One thread reads QEMU's output and one writes it ([`Output`]);
 //! the main thread stands between them, reads along, and watches the time and Ctrl-C.
 //! It waits for neither: a reader that stalls must not keep a guest alive.
+//! A third passes on what QEMU itself says ([`remarks`]).
 //! QEMU's own exit status carries what the kernel wrote to the exit device.
 //! A kernel that ended in another way (power-off, or a reset that `-no-reboot`
 //! turns into an end) is judged by its last `end status=...` line.
@@ -18,7 +19,7 @@
 //!    takes longer than the time limit or, once that or a signal has come, than [`DRAIN`].
 //!
 //! # Cost
-//! One process, two threads.
+//! One process, three threads.
 
 use std::io::{IsTerminal, Read, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ use crate::machine::Machine;
 use crate::outcome::{Exit, failed};
 use crate::output::{Flow, Output, Settled};
 use crate::process;
+use crate::remarks;
 
 /// How often the clock and Ctrl-C are looked at while the guest is silent.
 const LOOK: Duration = Duration::from_millis(50);
@@ -84,6 +86,7 @@ pub fn boot(boot: &Boot) -> Result<Exit> {
     }
     let mut child = start(&boot.qemu, &boot.machine)?;
     let chunks = read_in_thread(&mut child)?;
+    let remarks = child.stderr.take().map(|stderr| remarks::pass_on(stderr, &boot.qemu));
     let capture = boot.capture.as_ref().map(|_| Capture::default());
     let mut console = Console::new(Output::new(stdout()), capture);
 
@@ -100,6 +103,11 @@ pub fn boot(boot: &Boot) -> Result<Exit> {
 
     let captured = console.finish().unwrap_or_default();
     let stop = settle(stop, console.out(), deadline);
+    // What QEMU had to say stands above what we say.
+    let signal = remarks.map(|remarks| rest(&remarks)).unwrap_or_default();
+    if matches!(stop, Stop::Closed) {
+        remarks::write(&signal);
+    }
     let exit = match stop {
         Stop::Closed => judge(status, console.verdict()),
         Stop::TimeLimit => {
@@ -116,7 +124,10 @@ pub fn boot(boot: &Boot) -> Result<Exit> {
             ));
             Exit::TimeLimit
         }
-        Stop::Interrupted => Exit::Interrupted,
+        Stop::Interrupted => {
+            say("interrupted; QEMU was ended");
+            Exit::Interrupted
+        }
         Stop::OutputGone => {
             say("nobody reads the console any more; QEMU was ended");
             Exit::Failed
@@ -134,7 +145,7 @@ const fn exit_status(value: i32) -> i32 {
 
 fn start(qemu: &Path, machine: &Machine) -> Result<Child> {
     let mut command = Command::new(qemu);
-    command.args(machine.arguments()).stdout(Stdio::piped());
+    command.args(machine.arguments()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.stdin(if owns_terminal() { Stdio::inherit() } else { Stdio::null() });
     process::die_with_parent(&mut command, Signal::SIGKILL)
         .spawn()
@@ -194,6 +205,16 @@ fn drain(chunks: &Receiver<Vec<u8>>, console: &mut Console<Output>) {
             return;
         }
     }
+}
+
+/// What still comes until the stream ends, or for as long as [`DRAIN`].
+fn rest(stream: &Receiver<Vec<u8>>) -> Vec<u8> {
+    let end = Instant::now() + DRAIN;
+    let mut bytes = Vec::new();
+    while let Ok(more) = stream.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        bytes.extend(more);
+    }
+    bytes
 }
 
 /// Waits for the reader; answers why the run ended when that is counted in.

@@ -214,6 +214,34 @@ fn the_callers_standard_input_is_left_alone() {
 }
 
 #[test]
+fn one_line_says_that_qemu_was_ended() {
+    let say = |from: &str| format!("echo \"fake-qemu.sh: terminating on signal 15 from pid {from} (x)\" >&2");
+    let script = |from: &str| {
+        format!("trap '{}; exit 0' TERM; echo 'fake-qemu.sh: te' >&2; while :; do sleep 0.1; done", say(from))
+    };
+    let ours = Bench::new(&script("$PPID")).run(&["--timeout", "1"]);
+    let text = err(&ours);
+    assert_eq!(text, "fake-qemu.sh: te\ncargo qemu: the time limit of 1 s passed; QEMU was ended\n");
+    // `timeout` signals QEMU together with the launcher.
+    let anothers = Bench::new(&script("1")).run(&["--timeout", "1"]);
+    assert_eq!(err(&anothers), text);
+    // Nobody asked the launcher: QEMU's line is the explanation.
+    let alone = Bench::new(&format!("{}; exit 0", say("1"))).run(&[]);
+    assert!(err(&alone).starts_with("fake-qemu.sh: terminating on signal 15 from pid 1 (x)\n"), "{}", err(&alone));
+    assert_eq!((alone.status.code(), err(&alone).lines().count()), (Some(1), 2));
+
+    let bench = Bench::new(&format!("trap '{}; exit 0' TERM; echo up; while :; do sleep 0.1; done", say("$PPID")));
+    let mut child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(end_of(&mut child), Some(130));
+    assert_eq!(text, "cargo qemu: interrupted; QEMU was ended\n");
+}
+
+#[test]
 fn the_time_limit_ends_qemu_and_keeps_the_console() {
     let bench = Bench::new("echo $$; exec sleep 1000");
     let output = bench.run(&["--timeout", "1"]);
