@@ -43,7 +43,7 @@ fn a_panic_in_a_thread_names_it_and_stops_the_idle_cpus() {
 fn every_kind_of_panic_ends_with_a_report() {
     for (name, part) in [
         ("remote", "in an interrupt handler"),
-        ("deaf", "panic: cpu 7 stopped"),
+        ("deaf", "panic: cpu 7 task boot stopped at"),
         ("stubborn", "did not stop"),
         ("nested", "another panic during the report"),
         ("locked", "with the console in use"),
