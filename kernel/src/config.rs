@@ -37,6 +37,11 @@ type SchedstatsGate = sched_core::Never;
 type PsiGate = sched_core::Switch;
 #[cfg(not(feature = "psi"))]
 type PsiGate = sched_core::Never;
+/// The rules of the fair policies: constants, or to be experimented with.
+#[cfg(feature = "debug")]
+type FeatureSet = sched_core::Switchable;
+#[cfg(not(feature = "debug"))]
+type FeatureSet = sched_core::Fixed;
 
 impl Config for KernelConfig {
     type Platform = Machine;
@@ -45,6 +50,7 @@ impl Config for KernelConfig {
     type Task = Arc<Thread>;
     type Schedstats = SchedstatsGate;
     type Psi = PsiGate;
+    type Features = FeatureSet;
 
     const HZ: u32 = 250;
 }

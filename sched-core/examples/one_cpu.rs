@@ -26,6 +26,7 @@ impl Config for OneCpu {
     type Task = &'static Task;
     type Schedstats = Switch;
     type Psi = Never;
+    type Features = Fixed;
     const HZ: u32 = 250;
 }
 task_ptr!(OneCpu: &'static Task { sched });

@@ -11,7 +11,7 @@
 //! # Cost
 //! None at run time.
 
-use crate::{gate::Gate, mask::CpuMask, platform::Platform, sync::Family, task::TaskPtr};
+use crate::{features::FeatureSet, gate::Gate, mask::CpuMask, platform::Platform, sync::Family, task::TaskPtr};
 
 /// What a scheduler is built from.
 pub trait Config: Sized + Send + Sync + 'static {
@@ -27,6 +27,8 @@ pub trait Config: Sized + Send + Sync + 'static {
     type Schedstats: Gate;
     /// The gate of pressure stall information.
     type Psi: Gate;
+    /// The rules of the fair policies: [`Fixed`](crate::Fixed), or [`Switchable`](crate::Switchable) to experiment.
+    type Features: FeatureSet;
 
     /// Ticks a second: how often every busy CPU calls [`tick`](crate::Scheduler::tick).
     const HZ: u32;

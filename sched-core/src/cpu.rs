@@ -26,6 +26,7 @@ use crate::{
     stats::{psi::PsiCpu, schedstat::CpuCounters},
     sync::{Family, Lock, LockGuard, OwnerCell, Word},
     task::TaskRef,
+    vtime::VTime,
 };
 
 /// One CPU's queue, current task and counters.
@@ -41,9 +42,10 @@ pub struct CpuQueue<C: Config> {
 /// Read by CPUs that look for a place.
 #[repr(C, align(64))]
 struct Published<F: Family> {
-    load: F::Word,   // (a), written under (q)
-    online: F::Word, // (a)
-    owned: F::Word,  // (a)
+    load: F::Word,         // (a), written under (q)
+    min_vruntime: F::Word, // (a), written under (q)
+    online: F::Word,       // (a)
+    owned: F::Word,        // (a)
 }
 
 /// The lock and what it guards; remote wake-ups come here.
@@ -62,7 +64,7 @@ struct OwnerLine<C: Config> {
 
 /// What the queue's lock guards.
 pub(crate) struct Inner<C: Config> {
-    pub(crate) fair: FairQueue<C::Sync>,
+    pub(crate) fair: FairQueue<C::Sync, C::Features>,
     /// Who runs; none before the CPU is online.
     pub(crate) current: Option<TaskRef<C>>,
     pub(crate) idle: Option<TaskRef<C>>,
@@ -106,11 +108,16 @@ impl<C: Config> CpuQueue<C> {
     /// An empty queue of a CPU that is not online.
     pub fn new(tunables: &Tunables) -> Self {
         Self {
-            published: Published { load: Word::new(0), online: Word::new(0), owned: Word::new(0) },
+            published: Published {
+                load: Word::new(0),
+                min_vruntime: Word::new(VTime::START.raw()),
+                online: Word::new(0),
+                owned: Word::new(0),
+            },
             guarded: GuardedLine {
                 request: Word::new(0),
                 inner: Lock::new(Inner {
-                    fair: FairQueue::new(tunables.base_slice.nanos(), C::TICK_NANOS),
+                    fair: FairQueue::new(tunables, C::TICK_NANOS),
                     current: None,
                     idle: None,
                     stop: None,
@@ -151,10 +158,18 @@ impl<C: Config> CpuQueue<C> {
         self.published.online.store(1, Release);
     }
 
-    /// Publishes the number of runnable tasks (I1).
+    /// Publishes the number of runnable tasks (I1), and where CFS measures from.
     #[inline(always)]
     pub(crate) fn publish(&self, inner: &Inner<C>) {
-        self.published.load.store(u64::from(inner.fair.nr()) + u64::from(inner.stop_ready), Relaxed);
+        self.published.load.store(u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready), Relaxed);
+        if let Some(min_vruntime) = inner.fair.min_vruntime() {
+            self.published.min_vruntime.store(min_vruntime.raw(), Relaxed);
+        }
+    }
+
+    /// The virtual time by which a task that slept here is measured elsewhere, as of the last change of who is runnable here.
+    pub(crate) fn min_vruntime(&self) -> VTime {
+        VTime::from_raw(self.published.min_vruntime.load(Relaxed))
     }
 
     /// Whether this CPU was asked to reschedule.

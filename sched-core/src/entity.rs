@@ -13,6 +13,7 @@
 //! 1. `deadline`, `vruntime` and `slice` do not change while the entity is linked in a tree that is ordered by them.
 //! 2. `place` names the tree that `link` is in.
 //! 3. `on_rq` is true from enqueue to dequeue; a running entity is `on_rq` and in no tree.
+//! 4. A delayed entity is `on_rq` and in a tree.
 //!
 //! # Cost
 //! A walk touches one line an entity.
@@ -62,14 +63,16 @@ pub(crate) struct Own {
     pub exec_start: Nanos,
     /// The entity's `sum_exec` when the entity was last picked.
     pub prev_sum_exec: Nanos,
-    /// V - v_i when the entity left its queue.
+    /// V - v_i when the entity left its queue, or was delayed there. (CFS: min_vruntime - v_i.)
     pub vlag: VSpan,
     /// While v_i is before this point a running entity is not preempted by an equal.
     pub protected_until: VTime,
     /// On a queue: in a tree, or running.
     pub on_rq: bool,
-    /// `deadline` is held relative to `vruntime` (between two queues).
-    pub relative_deadline: bool,
+    /// Asleep, but still in a tree.
+    pub delayed: bool,
+    /// Between two queues: `deadline` is held relative to `vruntime`. (CFS: only `vlag` says where the entity is.)
+    pub relative: bool,
     /// `slice` was asked for; otherwise it follows the queue's default.
     pub custom_slice: bool,
     /// How the queue treats it beside its weight.
@@ -126,7 +129,8 @@ impl<F: Family> SchedEntity<F> {
                     vlag: VSpan::ZERO,
                     protected_until: VTime::START,
                     on_rq: false,
-                    relative_deadline: false,
+                    delayed: false,
+                    relative: false,
                     custom_slice: false,
                     policy: Policy::Normal,
                 }),

@@ -26,8 +26,8 @@
 //! # Floors
 //!
 //! A module imports only from its own floor or from floors further down:
-//! `text`; `scheduler`; `cpu`; `queue`; `config`, `task`; `stats`; `policy`; `timeline`; `entity`; `params`; `weight`;
-//! `vtime`; `mask`; `gate`, `sync`; `platform`, `token`.
+//! `text`; `scheduler`; `cpu`; `queue`; `policy`; `members`; `config`, `task`; `stats`; `timeline`; `entity`; `params`; `weight`;
+//! `vtime`; `mask`; `features`, `gate`, `sync`; `platform`, `token`.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -37,8 +37,10 @@ extern crate std;
 mod config;
 mod cpu;
 mod entity;
+mod features;
 mod gate;
 mod mask;
+mod members;
 mod params;
 mod platform;
 mod policy;
@@ -56,9 +58,10 @@ mod weight;
 pub use config::Config;
 pub use cpu::CpuQueue;
 pub use entity::SchedEntity;
+pub use features::{Feature, FeatureError, FeatureSet, Fixed, Switchable};
 pub use gate::{Gate, Never, Nothing, Present, State, Store, Switch};
 pub use mask::{CpuMask, Mask, Mask64, Mask256, Mask1024, MaskWords, SharedMask};
-pub use params::{Policy, Slice, TaskParams, Tunables};
+pub use params::{Algorithm, CfsTunables, Policy, Slice, TaskParams, Tunables};
 pub use platform::{CpuId, Nanos, Platform};
 pub use scheduler::{Decision, Error, Faults, Gates, Reason, Rejected, Scheduler, Sleep, Spawn, Target, Woken};
 pub use stats::{

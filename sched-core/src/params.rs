@@ -35,6 +35,8 @@ pub struct Slice(u32);
 impl Slice {
     /// The shortest slice, 0.1 ms.
     pub const MIN: Self = Self(100_000);
+    /// The base slice of one CPU, 0.7 ms, before it is scaled by the number of CPUs.
+    pub const BASE: Self = Self(700_000);
     /// The longest slice, 100 ms.
     pub const MAX: Self = Self(100_000_000);
 
@@ -93,19 +95,57 @@ impl TaskParams {
     }
 }
 
+/// The algorithm by which a queue shares its CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Earliest eligible virtual deadline first, as Linux has it since 6.6.
+    #[default]
+    Eevdf,
+    /// Smallest virtual runtime first, as Linux had it from 2.6.23 to 6.5.
+    Cfs,
+}
+
 /// What can be set for a whole scheduler, when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
-    /// The slice of tasks that ask for none.
+    /// How CPUs are shared. Default [`Algorithm::Eevdf`].
+    pub algorithm: Algorithm,
+    /// EEVDF: the slice of tasks that ask for none.
     /// More of it: fewer switches. Less of it: a waiting task is served sooner.
     pub base_slice: Slice,
+    /// CFS: what it is tuned by.
+    pub cfs: CfsTunables,
+}
+
+/// What CFS is tuned by, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CfsTunables {
+    /// The time in which everybody should run once.
+    /// More of it: fewer switches, and more credit for who slept. Less of it: a waiting task is served sooner.
+    pub latency: u32,
+    /// The least a task runs before the tick preempts it; with many tasks it stretches the latency.
+    pub min_granularity: u32,
+    /// How far ahead of a wakee a task may be before that one preempts it.
+    /// More of it: wakees preempt less. Less of it: they are served sooner.
+    pub wakeup_granularity: u32,
+    /// The least an idle task runs before the tick preempts it.
+    pub idle_min_granularity: u32,
+}
+
+impl CfsTunables {
+    /// Tasks that fit into the latency at the minimum granularity.
+    pub const fn nr_latency(&self) -> u32 {
+        let granularity = if self.min_granularity == 0 { 1 } else { self.min_granularity };
+        self.latency.div_ceil(granularity)
+    }
 }
 
 impl Tunables {
-    /// The usual settings for so many CPUs: a base slice of 0.7 ms times 1 + log2 of the CPUs, counted up to 8.
+    /// The usual settings for so many CPUs: times grow by 1 + log2 of the CPUs, counted up to 8.
     ///
-    /// 0.7, 1.4, 2.1 and 2.8 ms for 1, 2, 4 and 8 or more CPUs:
+    /// The base slice is 0.7, 1.4, 2.1 and 2.8 ms for 1, 2, 4 and 8 or more CPUs:
     /// just under a multiple of common ticks, so that a request does not last one tick too long.
+    /// CFS has 6 ms of latency, 0.75 ms of granularity and 1 ms at wake-ups times the same factor.
     pub const fn for_cpus(cpus: u32) -> Self {
         let counted = if cpus > 8 {
             8
@@ -114,7 +154,23 @@ impl Tunables {
         } else {
             cpus
         };
-        Self { base_slice: Slice::clamped(700_000 * (1 + counted.ilog2() as u64)) }
+        let factor = 1 + counted.ilog2();
+        Self {
+            algorithm: Algorithm::Eevdf,
+            base_slice: Slice::clamped(Slice::BASE.0 as u64 * factor as u64),
+            cfs: CfsTunables {
+                latency: 6_000_000 * factor,
+                min_granularity: 750_000 * factor,
+                wakeup_granularity: 1_000_000 * factor,
+                idle_min_granularity: 750_000,
+            },
+        }
+    }
+
+    /// The same settings for another algorithm.
+    pub const fn with(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
     }
 }
 
@@ -147,6 +203,17 @@ mod tests {
             [base(0), base(1), base(2), base(4), base(8), base(1024)],
             [700_000, 700_000, 1_400_000, 2_100_000, 2_800_000, 2_800_000]
         );
+    }
+
+    #[test]
+    fn cfs_is_tuned_as_published() {
+        let of = |cpus| {
+            let cfs = Tunables::for_cpus(cpus).cfs;
+            (cfs.latency, cfs.min_granularity, cfs.wakeup_granularity, cfs.idle_min_granularity, cfs.nr_latency())
+        };
+        assert_eq!(of(1), (6_000_000, 750_000, 1_000_000, 750_000, 8));
+        assert_eq!(of(4), (18_000_000, 2_250_000, 3_000_000, 750_000, 8));
+        assert_eq!(of(64), (24_000_000, 3_000_000, 4_000_000, 750_000, 8));
     }
 
     #[test]

@@ -13,6 +13,10 @@
 //! Otherwise it picks a CPU (the last one if idle, else any idle one, else the last one), queues the task there under that queue's lock,
 //! sets the request if the task should run now, and kicks the CPU after it let go of the lock.
 //!
+//! A task that owes service when it falls asleep is *delayed*: asleep for everybody but its queue, where it waits until it has paid.
+//! Who wakes it finds it there, and it goes on waiting, awake; or it is its turn first, and it leaves.
+//! If another CPU could run it at once, the waker takes it off and places it there.
+//!
 //! *Switching* takes two calls: [`Scheduler::schedule`] returns who was left and who comes,
 //! and [`Scheduler::finish_switch`], first thing on the new stack, releases who was left.
 //! Until then it cannot run, move or die: it is marked on-CPU, and everybody who would place it hands that to this CPU.
@@ -27,7 +31,7 @@
 //!    under the lock of the queue it is placed on.
 //! 3. A runnable task is on a queue, or its placement has an owner that is running.
 //! 4. A request is set before its kick; a kick is sent for every request that was not already pending on another CPU.
-//! 5. At most one queue lock is held at a time; locks are ordered: mask writer, queue, averages.
+//! 5. At most one queue lock is held at a time; locks are ordered: mask writer or features writer, queue, averages.
 //!
 //! # Cost
 //! `schedule`: one lock, O(log n). `wake`: one lock, one or two compare-and-swaps, a scan for an idle CPU over the affinity mask.
@@ -50,13 +54,16 @@ use place::{Coming, Queued};
 use crate::{
     config::Config,
     cpu::{CpuQueue, Handover, Inner, Then},
+    entity::EntityRef,
+    features::{Feature, FeatureError, FeatureSet},
     gate::{Gate, Store},
     mask::{CpuMask, SharedMask},
     params::TaskParams,
     platform::{CpuId, Platform},
-    policy::eevdf::Departure,
+    policy::Departure,
+    queue::Left,
     stats::Prev,
-    sync::{Family, Word},
+    sync::{Family, Lock, Word},
     task::{Class, SleepKind, TaskPtr, TaskRef, on_cpu, state},
     token::IrqOff,
 };
@@ -70,6 +77,8 @@ pub struct Scheduler<'q, C: Config> {
     platform: C::Platform,
     gates: Gates<C>,
     psi: <C::Psi as Gate>::Store<PsiSlot<C>>,
+    /// Held while a feature is changed. Taken before any queue's lock.
+    features_writer: Lock<C::Sync, ()>,
 }
 
 /// The CPU that executes the call, with interrupts off.
@@ -125,7 +134,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 return Err(Error::QueueTaken(CpuId(at as u32)));
             }
         }
-        Ok(Self { queues, platform, gates, psi: Default::default() })
+        Ok(Self { queues, platform, gates, psi: Default::default(), features_writer: Lock::new(()) })
     }
 
     /// Brings the calling CPU online, with `idle` as its current task.
@@ -270,9 +279,15 @@ impl<'q, C: Config> Scheduler<'q, C> {
             }
             (None, _) => {}
             (Some(then), Class::Fair) => {
-                let departure = if then == Then::Move { Departure::Move } else { Departure::Sleep };
-                inner.fair.dequeue(prev.entity_ref(), departure, now);
-                prev.words.queued_on.store(0, Relaxed);
+                let departure = match then {
+                    Then::Nothing => Departure::Sleep,
+                    Then::Move => Departure::Move,
+                    Then::Return => Departure::Exit,
+                };
+                // A delayed task sleeps, but its queue keeps it.
+                if inner.fair.dequeue(prev.entity_ref(), departure, now) == Left::Gone {
+                    prev.words.queued_on.store(0, Relaxed);
+                }
                 here.queue.publish(&inner);
             }
             (Some(then), _) => {
@@ -319,11 +334,18 @@ impl<'q, C: Config> Scheduler<'q, C> {
         {
             return stop;
         }
-        match inner.fair.pick() {
+        match inner.fair.pick(Self::left_asleep) {
             // SAFETY: only entities of tasks of this configuration are queued.
             Some(entity) => unsafe { TaskRef::of(entity) },
             None => inner.idle.unwrap_or_else(|| unreachable_in_release()),
         }
+    }
+
+    /// A delayed task has left the queue whose lock is held. It is asleep, or its waker finds it on no queue.
+    fn left_asleep(entity: EntityRef<C::Sync>) {
+        // SAFETY: only entities of tasks of this configuration are queued.
+        let task: TaskRef<C> = unsafe { TaskRef::of(entity) };
+        task.words.queued_on.store(0, Relaxed);
     }
 
     /// Releases the task that was left; to be called first thing after every switch, also by a new task.
@@ -458,7 +480,13 @@ impl<'q, C: Config> Scheduler<'q, C> {
             return Ok(());
         }
         let now = inner.advance(self.platform.now(cpu));
-        inner.fair.dequeue(task.entity_ref(), Departure::Move, now);
+        if inner.fair.is_delayed(task.entity_ref()) {
+            // It sleeps, or has a waker who looks for it here: it only leaves.
+            inner.fair.give_up(task.entity_ref(), now);
+            task.words.queued_on.store(0, Relaxed);
+            return Ok(());
+        }
+        _ = inner.fair.dequeue(task.entity_ref(), Departure::Move, now);
         task.words.queued_on.store(0, Relaxed);
         queue.publish(&inner);
         self.observe_leave(queue, task, cpu, now);
@@ -468,6 +496,37 @@ impl<'q, C: Config> Scheduler<'q, C> {
             self.place(irq, task, Coming::Moved);
         }
         Ok(())
+    }
+
+    /// Whether a rule of the fair policies holds.
+    pub fn feature(&self, _irq: &IrqOff, feature: Feature) -> bool {
+        // All queues agree while no change is under way, and the first is there always.
+        self.queues[0].lock().fair.feature(feature)
+    }
+
+    /// Lets a rule of the fair policies hold from now on, on every CPU, or not.
+    ///
+    /// # Errors
+    /// [`FeatureError::Fixed`] where [`Config::Features`] holds constants.
+    pub fn set_feature(&self, _irq: &IrqOff, feature: Feature, on: bool) -> Result<(), FeatureError> {
+        if !C::Features::SWITCHABLE {
+            return Err(FeatureError::Fixed);
+        }
+        // One change at a time, so that two of them do not leave queues that disagree.
+        let _writer = self.features_writer.lock();
+        for queue in self.queues {
+            queue.lock().fair.set_feature(feature, on);
+        }
+        Ok(())
+    }
+
+    /// What a write to the file of features does: `NAME` or `NO_NAME`, with a line end or without. Returns the bytes taken: all.
+    ///
+    /// # Errors
+    /// [`FeatureError`]; nothing is changed.
+    pub fn write_features(&self, irq: &IrqOff, written: &[u8]) -> Result<usize, FeatureError> {
+        let (feature, on) = Feature::parse(written)?;
+        self.set_feature(irq, feature, on).map(|()| written.len())
     }
 
     /// The task the calling CPU runs, or none before it is online.

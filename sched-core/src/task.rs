@@ -266,6 +266,7 @@ pub unsafe trait TaskPtr<C: Config>: Sized + Send {
 /// #     type Task = Arc<Task>;
 /// #     type Schedstats = Never;
 /// #     type Psi = Never;
+/// #     type Features = Fixed;
 /// #     const HZ: u32 = 250;
 /// # }
 /// ```

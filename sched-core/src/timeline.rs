@@ -100,6 +100,22 @@ impl<F: Family> Timeline<F> {
         self.eligible_front
     }
 
+    /// The front of *eligible*: the earliest deadline of all, for a policy that links everybody there.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<EntityRef<F>> {
+        self.eligible_front
+    }
+
+    /// The entity after [`first`](Self::first).
+    pub(crate) fn second(&self) -> Option<EntityRef<F>> {
+        let front = self.eligible_front?;
+        // SAFETY: T1: the front of a tree is linked in it.
+        let mut cursor = unsafe { self.eligible.cursor_from_ptr(front.as_ptr().as_ptr()) };
+        cursor.move_next();
+        // SAFETY: what is linked is alive (EntityRef's invariant).
+        cursor.get().map(|second| unsafe { EntityRef::new(second.into()) })
+    }
+
     /// Some entity, or none if nobody is linked: the front with the smaller vruntime. For a queue of one, and when arithmetic failed.
     pub(crate) fn any_leftmost(&self, right: &Right) -> Option<EntityRef<F>> {
         match (self.eligible_front, self.later_front) {

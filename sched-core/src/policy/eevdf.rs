@@ -1,174 +1,299 @@
 //! # What it is
-//! The arithmetic of EEVDF, earliest eligible virtual deadline first.
-//! It knows numbers, not queues.
+//! EEVDF, earliest eligible virtual deadline first (Stoica and Abdel-Wahab, 1995), with what Linux added to it.
 //!
 //! # How it works
-//! V, the weighted mean of all vruntimes, is where everybody would be on an ideal machine that serves all at once.
-//! An entity with `vruntime <= V` has had too little (it is *eligible*); lag_i = w_i (V - v_i), and all lags sum to 0.
-//! [`Average`] keeps S = sum w_i (v_i - v0) and W = sum w_i over the waiting entities, relative to a moving zero point v0,
-//! so V = v0 + S / W without ever summing absolute vruntimes.
-//! The running entity is added on the fly.
-//! The division rounds down, so that V itself is always eligible, and moves v0 to V, which keeps every product small.
+//! *Eligible* is who has had no more than its share: `vruntime <= V` (see [`average`](super::average)).
+//! Of the eligible, the one with the earliest deadline runs; a deadline is the end of a request of one slice in virtual time.
+//!
+//! *Lag* is kept: who leaves takes `V - v` along, held within the longest slice and a tick, and is placed that far from V again.
+//! Who falls asleep with negative lag would escape its debt by sleeping it away;
+//! so it is *delayed*: it waits on, asleep, until it would be picked, and only then leaves.
+//!
+//! *Protection* keeps who was picked running for the shortest slice of the queue, unless a wakee with a shorter slice comes.
 //!
 //! # Invariants
-//! 1. S and W equal the sums over the waiting entities.
-//! 2. Somebody is eligible in every queue that is not empty.
-//! 3. |v_i - v0| stays below 2^44: lags are clamped to a slice and a tick, and v0 follows V.
+//! 1. A pick has the earliest deadline of all eligible, unless the running one is protected or a buddy is preferred.
+//! 2. A reweight, and joining or leaving at lag 0, leave V and the lag of all others as they were, up to rounding.
+//!    Lag that an entity takes along is the others' loss or gain in proportion to their weights, until it returns.
+//! 3. Delay pays a debt and never earns credit (DELAY_ZERO).
+//! 4. One yield costs at most one request.
 //!
 //! # Cost
-//! Eligibility is one multiplication; V is one division.
+//! Sums in O(1); a placement, a departure and a renewal cost one division.
 
+use super::{Arrival, Departure, Discipline, Protection, Verdict, average::Average};
 use crate::{
-    entity::{Key, Own},
+    entity::{EntityRef, Key, Own},
+    features::{Feature, FeatureSet},
+    members::Members,
+    params::{Policy, Slice},
+    platform::Nanos,
+    sync::Family,
     vtime::{VSpan, VTime},
     weight::Weight,
 };
 
-/// S, W and v0 of the waiting entities of one queue.
+/// The state of EEVDF on one queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Average {
-    sum: i64,
-    weight: u64,
-    zero: VTime,
+pub(crate) struct Eevdf {
+    /// Of the waiting entities, delayed ones included.
+    pub(crate) waiting: Average,
+    tick: u32,
+    /// Picks that found nobody eligible. Stays 0 unless the arithmetic is wrong.
+    pub(crate) pick_failures: u64,
 }
 
-impl Average {
-    pub(crate) fn new() -> Self {
-        Self { sum: 0, weight: 0, zero: VTime::START }
+impl Eevdf {
+    /// For an empty queue. `tick` is in nanoseconds.
+    pub(crate) fn new(tick: u32) -> Self {
+        Self { waiting: Average::new(), tick, pick_failures: 0 }
     }
 
-    /// W of the entities that were added.
-    pub(crate) fn weight(&self) -> u64 {
-        self.weight
-    }
-
-    /// An average whose virtual time starts anywhere.
-    #[cfg(test)]
-    pub(crate) fn starting_at(zero: VTime) -> Self {
-        Self { zero, ..Self::new() }
-    }
-
-    /// v0.
-    #[cfg(test)]
-    pub(crate) fn zero(&self) -> VTime {
-        self.zero
-    }
-
-    /// S.
-    #[cfg(test)]
-    pub(crate) fn sum(&self) -> i64 {
-        self.sum
+    fn virtual_time<F: Family, X: FeatureSet>(&mut self, members: &Members<F, X>) -> VTime {
+        self.waiting.virtual_time(members.running_key())
     }
 
     #[inline(always)]
-    fn moment(&self, vruntime: VTime, weight: Weight) -> i64 {
-        (vruntime - self.zero).get() * i64::from(weight.get())
+    fn everybody<F: Family, X: FeatureSet>(&self, members: &Members<F, X>) -> Average {
+        self.waiting.and(members.running_key())
     }
 
-    /// An entity starts to wait.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, vruntime: VTime, weight: Weight) {
-        self.sum += self.moment(vruntime, weight);
-        self.weight += u64::from(weight.get());
+    /// How far from V an entity of this weight may be remembered: its virtual time for the longest request and a tick.
+    fn lag_limit<F: Family, X: FeatureSet>(&self, members: &Members<F, X>, weight: Weight) -> VSpan {
+        weight.virtual_time(u64::from(members.longest_slice()) + u64::from(self.tick))
     }
 
-    /// An entity no longer waits.
-    #[inline(always)]
-    pub(crate) fn remove(&mut self, vruntime: VTime, weight: Weight) {
-        self.sum -= self.moment(vruntime, weight);
-        self.weight -= u64::from(weight.get());
-    }
-
-    /// This average and the running entity.
-    #[inline(always)]
-    pub(crate) fn and(mut self, running: Option<Key>) -> Self {
-        if let Some(key) = running {
-            self.add(key.vruntime, key.weight);
+    /// V - v within its limit. A delayed entity has no more debt than it fell asleep with, and no credit.
+    fn lag<F: Family, X: FeatureSet>(&mut self, members: &Members<F, X>, key: &Key, own: &Own) -> VSpan {
+        let lag = (self.virtual_time(members) - key.vruntime).clamp_to(self.lag_limit(members, key.weight));
+        match own.delayed {
+            false => lag,
+            true if members.on(Feature::DelayZero) => lag.max(own.vlag).min(VSpan::ZERO),
+            true => lag.max(own.vlag),
         }
-        self
     }
+}
 
-    /// Whether an entity at `vruntime` has had no more than its share: `vruntime <= V`, without a division.
+impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
     #[inline(always)]
-    pub(crate) fn eligible(&self, vruntime: VTime) -> bool {
-        i128::from(self.sum) >= i128::from((vruntime - self.zero).get()) * i128::from(self.weight)
+    fn ran(&mut self, members: &mut Members<F, X>, running: EntityRef<F>) -> bool {
+        let (vruntime, renewed) = members.set_key(running, |key| (key.vruntime, renew(key)));
+        if renewed {
+            // Moves v0 along with V, also while one entity runs alone for long.
+            self.virtual_time(members);
+        }
+        let over = members.nr > 1 && (renewed || vruntime >= members.own(running).protected_until);
+        if over {
+            members.forget_buddy(running);
+        }
+        over
     }
 
-    /// V of the waiting and the running entity, rounded down. Moves v0 there.
-    ///
-    /// V of an empty queue is where it was when the last one left.
+    /// Asks the question of [`ran`](Self::ran) also if somebody else charged at this very moment,
+    /// as happens at every tick on a machine whose clock moves with its ticks.
+    #[inline(always)]
+    fn tick(&mut self, members: &mut Members<F, X>, running: EntityRef<F>) -> bool {
+        members.nr > 1 && members.key(running).vruntime >= members.own(running).protected_until
+    }
+
+    /// The lag it left with is kept. Joining moves V towards the joiner, so the lag is inflated by (W + w) / W beforehand:
+    /// after the join it is what it was. The deadline is kept too if the entity left in the middle of a request.
     #[inline]
-    pub(crate) fn virtual_time(&mut self, running: Option<Key>) -> VTime {
-        let all = self.and(running);
-        if all.weight != 0 {
-            // Floor division by a positive number: a negative sum must not round up past an entity.
-            let shift = all.sum.div_euclid(all.weight as i64);
-            self.zero += VSpan::new(shift);
-            self.sum -= shift * self.weight as i64;
+    fn place(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, arrival: Arrival, _: Nanos) {
+        let everybody = self.everybody(members);
+        let queued = everybody.weight();
+        let lag = if queued != 0 && own.vlag != VSpan::ZERO && members.on(Feature::PlaceLag) {
+            own.vlag.scaled(queued + u64::from(key.weight.get()), queued)
+        } else {
+            VSpan::ZERO
+        };
+        key.vruntime = self.virtual_time(members) - lag;
+        if core::mem::take(&mut own.relative) && members.on(Feature::PlaceRelDeadline) {
+            key.deadline = key.vruntime + (key.deadline - VTime::from_raw(0));
+            return;
         }
-        self.zero
+        let request = key.weight.virtual_time(u64::from(key.slice)).get();
+        let half = arrival == Arrival::Fresh && members.on(Feature::PlaceDeadlineInitial);
+        key.deadline = key.vruntime + VSpan::new(if half { request / 2 } else { request });
+    }
+
+    #[inline(always)]
+    fn waits(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
+        let key = members.key(entity);
+        self.waiting.add(key.vruntime, key.weight);
+        let eligible = self.everybody(members).eligible(key.vruntime);
+        members.timeline.insert(&mut members.right, entity, eligible);
+    }
+
+    #[inline(always)]
+    fn leaves_the_line(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
+        let key = members.key(entity);
+        members.timeline.remove(&mut members.right, entity);
+        self.waiting.remove(key.vruntime, key.weight);
+    }
+
+    #[inline]
+    fn delays(&mut self, members: &Members<F, X>, entity: EntityRef<F>) -> bool {
+        members.on(Feature::DelayDequeue) && !self.everybody(members).eligible(members.key(entity).vruntime)
+    }
+
+    #[inline]
+    fn takes_along(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) {
+        own.vlag = self.lag(members, key, own);
+        if departure == Departure::Move && members.on(Feature::PlaceRelDeadline) {
+            key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime);
+            own.relative = true;
+        }
+    }
+
+    fn has_left(&mut self, _: &mut Members<F, X>, _: EntityRef<F>) {}
+
+    fn settles(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own) -> bool {
+        own.vlag = self.lag(members, key, own);
+        own.vlag != self.virtual_time(members) - key.vruntime
+    }
+
+    #[inline]
+    fn choose(&mut self, members: &mut Members<F, X>, protection: Protection) -> Option<EntityRef<F>> {
+        if members.nr == 1 {
+            return members.running.or_else(|| members.timeline.any_leftmost(&members.right));
+        }
+        let everybody = self.everybody(members);
+        let contender = members.running.filter(|running| everybody.eligible(members.key(*running).vruntime));
+        if members.on(Feature::PickBuddy)
+            && let Some(buddy) = members.next_buddy
+            && everybody.eligible(members.key(buddy).vruntime)
+            && protection == Protection::Honoured
+        {
+            return Some(buddy);
+        }
+        if let Some(running) = contender
+            && protection == Protection::Honoured
+            && members.key(running).vruntime < members.own(running).protected_until
+        {
+            return contender;
+        }
+        let best = members.timeline.earliest(&mut members.right, |vruntime| everybody.eligible(vruntime));
+        match (contender, best) {
+            (Some(running), Some(waiting)) => {
+                let sooner = members.key(running).deadline < members.key(waiting).deadline;
+                Some(if sooner { running } else { waiting })
+            }
+            (None, None) if members.nr > 0 => {
+                debug_assert!(false, "nobody is eligible");
+                self.pick_failures += 1;
+                members.timeline.any_leftmost(&members.right).or(members.running)
+            }
+            (contender, best) => contender.or(best),
+        }
+    }
+
+    /// It is safe from its equals for the shortest slice of the queue, or to its deadline if that is earlier.
+    #[inline]
+    fn starts(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
+        members.forget_buddy(entity);
+        let key = members.key(entity);
+        let shortest = if members.on(Feature::RunToParity) { members.shortest_slice() } else { Slice::BASE.nanos() };
+        let until = if shortest < key.slice {
+            key.deadline.earlier(key.vruntime + key.weight.virtual_time(u64::from(shortest)))
+        } else {
+            key.deadline
+        };
+        members.set_own(entity, |own| own.protected_until = until);
+    }
+
+    fn preemption(
+        &mut self,
+        members: &mut Members<F, X>,
+        running: EntityRef<F>,
+        wakee: EntityRef<F>,
+        arrival: Arrival,
+    ) -> Verdict {
+        if !members.on(Feature::WakeupPreemption) {
+            return Verdict::No;
+        }
+        match (members.own(running).policy, members.own(wakee).policy) {
+            (Policy::Idle, Policy::Normal | Policy::Batch) => return Verdict::Yes,
+            (_, Policy::Batch | Policy::Idle) => return Verdict::No,
+            _ => {}
+        }
+        if members.on(Feature::PreemptShort) && members.key(wakee).slice < members.key(running).slice {
+            return Verdict::IfPicked(Protection::Ignored);
+        }
+        if matches!(arrival, Arrival::Fresh | Arrival::Undelayed) {
+            return Verdict::No;
+        }
+        if members.on(Feature::NextBuddy) {
+            prefer_sooner(members, wakee);
+        }
+        Verdict::IfPicked(Protection::Honoured)
+    }
+
+    fn decided(
+        &mut self,
+        members: &mut Members<F, X>,
+        running: EntityRef<F>,
+        _: EntityRef<F>,
+        verdict: Verdict,
+        preempts: bool,
+    ) {
+        let key = members.key(running);
+        if preempts {
+            // The pick that follows honours protection; it must come to the same answer.
+            members.set_own(running, |own| own.protected_until = key.vruntime);
+        } else if matches!(verdict, Verdict::IfPicked(_)) && members.on(Feature::RunToParity) {
+            let until = key.vruntime + key.weight.virtual_time(u64::from(members.shortest_slice()));
+            members.set_own(running, |own| own.protected_until = own.protected_until.earlier(until));
+        }
+    }
+
+    /// Gives up the rest of the request, if it is eligible.
+    fn yields(&mut self, members: &mut Members<F, X>, running: EntityRef<F>) {
+        members.forget_buddy(running);
+        if self.everybody(members).eligible(members.key(running).vruntime) {
+            members.set_key(running, |key| {
+                // A deadline that a reweight left behind must not give service back.
+                key.vruntime = key.vruntime.later(key.deadline);
+                renew(key);
+            });
+            // V moved by up to a request without anybody running: v0 moves along, also in a storm of yields.
+            self.virtual_time(members);
+        }
+        let vruntime = members.key(running).vruntime;
+        members.set_own(running, |own| own.protected_until = vruntime);
+    }
+
+    /// V, the lag and the place in the present request are kept.
+    fn reweight(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, weight: Weight) {
+        let virtual_time = self.virtual_time(members);
+        let rescale = rescale(key.weight, weight);
+        let lag = (virtual_time - key.vruntime).clamp_to(self.lag_limit(members, key.weight));
+        key.vruntime = virtual_time - rescale(lag);
+        key.deadline = virtual_time + rescale(key.deadline - virtual_time);
+        own.protected_until = virtual_time + rescale(own.protected_until - virtual_time);
+        // What a delayed entity fell asleep with.
+        own.vlag = rescale(own.vlag);
+        key.weight = weight;
+    }
+
+    /// What it carries is scaled.
+    fn reweight_away(&mut self, key: &mut Key, own: &mut Own, weight: Weight) {
+        let rescale = rescale(key.weight, weight);
+        own.vlag = rescale(own.vlag);
+        if own.relative {
+            key.deadline = VTime::from_raw(0) + rescale(key.deadline - VTime::from_raw(0));
+        }
+        key.weight = weight;
     }
 }
 
-/// How far from V an entity of this weight may be remembered: its virtual time for the longest request of the queue and a tick.
-#[inline]
-pub(crate) fn lag_limit(weight: Weight, longest_slice: u32, tick: u32) -> VSpan {
-    weight.virtual_time(u64::from(longest_slice) + u64::from(tick))
-}
-
-/// How an entity comes to its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// For the first time: half a request, so that it catches up with the others' phase.
-    Fresh,
-    /// After a sleep, or from another queue.
-    Returning,
-}
-
-/// Places an entity that joins a queue at `virtual_time`, whose present members weigh `queued_weight`.
-///
-/// The lag it left with is kept. Joining moves V towards the joiner, so the lag is inflated by (W + w) / W beforehand:
-/// after the join it is what it was. The deadline is kept too if the entity left in the middle of a request.
-#[inline]
-pub(crate) fn place(key: &mut Key, own: &mut Own, virtual_time: VTime, queued_weight: u64, arrival: Arrival) {
-    let lag = if queued_weight != 0 && own.vlag != VSpan::ZERO {
-        own.vlag.scaled(queued_weight + u64::from(key.weight.get()), queued_weight)
-    } else {
-        VSpan::ZERO
-    };
-    key.vruntime = virtual_time - lag;
-    if own.relative_deadline {
-        own.relative_deadline = false;
-        key.deadline = key.vruntime + (key.deadline - VTime::from_raw(0));
-        return;
-    }
-    let request = key.weight.virtual_time(u64::from(key.slice)).get();
-    let request = if arrival == Arrival::Fresh { request / 2 } else { request };
-    key.deadline = key.vruntime + VSpan::new(request);
-}
-
-/// What an entity takes along when it leaves a queue at `virtual_time`.
-#[inline]
-pub(crate) fn leave(key: &mut Key, own: &mut Own, virtual_time: VTime, limit: VSpan, departure: Departure) {
-    own.vlag = (virtual_time - key.vruntime).clamp_to(limit);
-    if departure == Departure::Move {
-        key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime);
-        own.relative_deadline = true;
-    }
-}
-
-/// Why an entity leaves its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
-    /// To sleep or to die: its request is over.
-    Sleep,
-    /// To another queue: its request goes on there.
-    Move,
+fn rescale(from: Weight, to: Weight) -> impl Fn(VSpan) -> VSpan {
+    move |span| span.scaled(u64::from(from.get()), u64::from(to.get()))
 }
 
 /// Ends a request whose deadline is reached, and starts the next from where the entity is now.
 #[inline(always)]
-pub(crate) fn renew(key: &mut Key) -> bool {
+fn renew(key: &mut Key) -> bool {
     let over = key.vruntime >= key.deadline;
     if over {
         key.deadline = key.vruntime + key.weight.virtual_time(u64::from(key.slice));
@@ -176,33 +301,13 @@ pub(crate) fn renew(key: &mut Key) -> bool {
     over
 }
 
-/// How far an entity that was just picked is safe from its equals: the shortest slice of the queue, or its deadline if that is earlier.
-#[inline]
-pub(crate) fn protection(key: &Key, shortest_slice: u32) -> VTime {
-    if shortest_slice < key.slice {
-        key.deadline.earlier(key.vruntime + key.weight.virtual_time(u64::from(shortest_slice)))
-    } else {
-        key.deadline
+/// Makes `wakee` the next buddy, unless there is one with an earlier deadline.
+///
+/// Not inlined, so that a test can see whether the rule's code is there at all.
+#[inline(never)]
+fn prefer_sooner<F: Family, X: FeatureSet>(members: &mut Members<F, X>, wakee: EntityRef<F>) {
+    let deadline = members.key(wakee).deadline;
+    if members.next_buddy.is_none_or(|buddy| deadline < members.key(buddy).deadline) {
+        members.next_buddy = Some(wakee);
     }
-}
-
-/// Changes the weight of an entity with V, its lag and its place in the present request kept.
-pub(crate) fn reweight(key: &mut Key, own: &mut Own, virtual_time: VTime, limit: VSpan, weight: Weight) {
-    let (from, to) = (u64::from(key.weight.get()), u64::from(weight.get()));
-    let rescale = |span: VSpan| span.scaled(from, to);
-    let lag = (virtual_time - key.vruntime).clamp_to(limit);
-    key.vruntime = virtual_time - rescale(lag);
-    key.deadline = virtual_time + rescale(key.deadline - virtual_time);
-    own.protected_until = virtual_time + rescale(own.protected_until - virtual_time);
-    key.weight = weight;
-}
-
-/// Changes the weight of an entity that is on no queue: what it carries is scaled.
-pub(crate) fn reweight_away(key: &mut Key, own: &mut Own, weight: Weight) {
-    let (from, to) = (u64::from(key.weight.get()), u64::from(weight.get()));
-    own.vlag = own.vlag.scaled(from, to);
-    if own.relative_deadline {
-        key.deadline = VTime::from_raw(0) + (key.deadline - VTime::from_raw(0)).scaled(from, to);
-    }
-    key.weight = weight;
 }

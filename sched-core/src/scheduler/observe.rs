@@ -58,6 +58,12 @@ impl<C: Config> Scheduler<'_, C> {
         })
     }
 
+    /// Counts tasks of `cpu` that were found more than three latencies away from the smallest vruntime there.
+    /// CFS only, and only where features can be changed; else 0. Linux: `nr_spread_over`.
+    pub fn spread_over(&self, _irq: &IrqOff, cpu: CpuId) -> u64 {
+        self.queues.get(cpu.index()).map_or(0, |queue| queue.lock().fair.nr_spread_over())
+    }
+
     /// The counters of `cpu`, or none where schedstats are compiled out or the CPU does not exist.
     pub fn cpu_stats(&self, cpu: CpuId) -> Option<CpuStats> {
         self.queues.get(cpu.index())?.counters.get().map(|counters| counters.read())

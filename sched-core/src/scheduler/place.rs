@@ -22,7 +22,7 @@ use crate::{
     cpu::Inner,
     mask::SharedMask,
     platform::{CpuId, Platform},
-    policy::eevdf::Arrival,
+    policy::Arrival,
     sync::{Family, LockGuard, Word},
     task::{Class, TaskRef, on_cpu, state},
     token::IrqOff,
@@ -70,8 +70,12 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// The caller owns the placement.
     pub(super) fn place(&self, irq: &IrqOff, task: TaskRef<C>, coming: Coming) -> CpuId {
         let here = self.here(irq);
+        let last = task.cpu();
         let (cpu, kick) = loop {
             let cpu = self.select(task, coming, here.cpu);
+            if cpu != last && coming == Coming::Woken {
+                self.take_off(task);
+            }
             let queue = &self.queues[cpu.index()];
             let mut inner = queue.lock();
             if task.words.cpu.load(Relaxed) != u64::from(cpu.0) {
@@ -88,20 +92,30 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 // One that was moved may be Prepared, and stays so: nobody woke it.
                 task.words.state.store(state::RUNNABLE, Relaxed);
             }
+            let waits_here = task.words.queued_on.load(Relaxed) != 0;
             task.words.queued_on.store(u64::from(cpu.0) + 1, Relaxed);
             self.observe_join(queue, task, cpu, now);
-            let arrival = if coming == Coming::Fresh { Arrival::Fresh } else { Arrival::Returning };
+            let arrival = match coming {
+                Coming::Fresh => Arrival::Fresh,
+                Coming::Moved => Arrival::Moved,
+                Coming::Woken if waits_here => Arrival::Undelayed,
+                Coming::Woken => {
+                    Arrival::Woken { from: (cpu != last).then(|| self.queues[last.index()].min_vruntime()) }
+                }
+            };
             let class = task.class();
-            if class == Class::Fair {
-                inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now);
-            } else {
-                inner.stop_ready = true;
+            match (class, arrival) {
+                (Class::Fair, Arrival::Undelayed) => inner.fair.undelay(task.entity_ref(), now),
+                (Class::Fair, _) => inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now),
+                (Class::Stop | Class::Idle, _) => inner.stop_ready = true,
             }
             queue.publish(&inner);
             let preempts = match inner.current.map(|current| current.class()) {
                 None | Some(Class::Stop) => false,
                 Some(Class::Idle) => true,
-                Some(Class::Fair) => class == Class::Stop || inner.fair.preempts(task.entity_ref(), arrival),
+                Some(Class::Fair) => {
+                    class == Class::Stop || inner.fair.preempts(task.entity_ref(), arrival, Self::left_asleep)
+                }
             };
             break (cpu, preempts && queue.request(&inner) && cpu != here.cpu);
         };
@@ -109,6 +123,19 @@ impl<'q, C: Config> Scheduler<'q, C> {
             self.platform.kick(cpu);
         }
         cpu
+    }
+
+    /// Takes a task that is being woken off the queue where it waits asleep, if it does. The caller owns the placement.
+    fn take_off(&self, task: TaskRef<C>) {
+        // The caller found no CPU on the task, so it sees what the last one left; only the turn of the task can come between.
+        if task.words.queued_on.load(Relaxed) == 0 {
+            return;
+        }
+        if let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task) {
+            let now = inner.advance(self.platform.now(cpu));
+            inner.fair.give_up(task.entity_ref(), now);
+            task.words.queued_on.store(0, Relaxed);
+        }
     }
 
     /// A CPU for the task: the last one if it is idle, else an idle one, else the last one;

@@ -11,6 +11,7 @@
 //! # Cost
 //! That of formatting; nothing here runs in the scheduler.
 
+pub mod features;
 pub mod pressure;
 pub mod schedstat;
 

@@ -105,6 +105,7 @@ impl Config for Kernel {
     type Task = Arc<Task>;
     type Schedstats = Switch;
     type Psi = Switch;
+    type Features = sched_core::Fixed;
     const HZ: u32 = 250;
 }
 

@@ -72,6 +72,7 @@ impl<S: Made, P: Made> Config for Built<S, P> {
     type Task = Handle<Self>;
     type Schedstats = S;
     type Psi = P;
+    type Features = sched_core::Fixed;
     const HZ: u32 = 250;
 }
 
