@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["timeline"],
     &["entity"],
     &["params"],
+    &["pelt"],
     &["weight"],
     &["vtime"],
     &["mask"],
