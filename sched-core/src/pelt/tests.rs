@@ -425,6 +425,7 @@ fn a_new_task_is_guessed_from_its_queue() {
         (NICE_0, 0, 0, 400, 200),
         // As much per weight as the others.
         (NICE_0, 300, 2047, 1024, 150),
+        (NICE_0, 300, 1200, 1024, 255),
         (nice_5, 300, 1023, 1024, 98),
         // At most half of what is free.
         (NICE_0, 800, 1023, 1024, 112),
@@ -597,7 +598,12 @@ fn removing_more_than_there_is_stops_at_zero() {
 /// The last task left, and what it had contributed stayed for ever.
 #[test]
 fn after_the_last_task_a_queue_decays_to_nothing() {
-    for leaves in [true, false] {
+    enum Way {
+        Detached,
+        Removed,
+        Sleeps,
+    }
+    for way in [Way::Detached, Way::Removed, Way::Sleeps] {
         let mut queue = Signals::queue();
         let mut task = Signals::task(NICE_0);
         queue.attach(&mut task, NICE_0);
@@ -606,9 +612,19 @@ fn after_the_last_task_a_queue_decays_to_nothing() {
             step(&mut queue, 3907, Input::queue(1024, 1, Some(&())));
         }
         assert!(queue.util_avg > 1000);
-        if leaves {
-            queue.detach(&mut task, NICE_0);
-            assert!(queue.util_avg <= 1 && queue.runnable_avg <= 1 && queue.load_avg <= 5, "{queue:?}");
+        let mut removed = Removed::default();
+        match way {
+            Way::Detached => queue.detach(&mut task, NICE_0),
+            Way::Removed => task.leave(queue.last_update(), NICE_0, &mut removed),
+            Way::Sleeps => {}
+        }
+        queue.remove(removed);
+        if !task.is_attached() {
+            // Also after a refresh: the sums are gone, and not only the averages.
+            for _ in 0..2 {
+                assert!(queue.util_avg <= 2 && queue.runnable_avg <= 2 && queue.load_avg <= 5, "{queue:?}");
+                step(&mut queue, PERIOD, Input::queue::<()>(0, 0, None));
+            }
         }
         // Whether it was taken out or went to sleep and never came back: it ends, in many small steps as in a big one.
         let mut at_once = queue;
