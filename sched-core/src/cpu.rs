@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     gate::Gate,
     params::Tunables,
+    pelt::{PeltTime, Removed},
     platform::Nanos,
     queue::FairQueue,
     stats::{psi::PsiCpu, schedstat::CpuCounters},
@@ -33,6 +34,7 @@ use crate::{
 #[repr(C, align(64))]
 pub struct CpuQueue<C: Config> {
     published: Published<C::Sync>,
+    departed: Departed<C::Sync>,
     guarded: GuardedLine<C>,
     owner: OwnerLine<C>,
     pub(crate) counters: <C::Schedstats as Gate>::Store<CpuCounters<C::Sync>>,
@@ -44,8 +46,18 @@ pub struct CpuQueue<C: Config> {
 struct Published<F: Family> {
     load: F::Word,         // (a), written under (q)
     min_vruntime: F::Word, // (a), written under (q)
+    load_time: F::Word,    // (a), written under (q)
     online: F::Word,       // (a)
     owned: F::Word,        // (a)
+}
+
+/// What tasks leave behind that slept here and wake on another CPU. Written by any CPU, emptied by who holds the lock.
+#[repr(C, align(64))]
+struct Departed<F: Family> {
+    some: F::Word,         // (a), set after the others were added to
+    load_avg: F::Word,     // (a)
+    runnable_avg: F::Word, // (a)
+    util_avg: F::Word,     // (a)
 }
 
 /// The lock and what it guards; remote wake-ups come here.
@@ -111,8 +123,15 @@ impl<C: Config> CpuQueue<C> {
             published: Published {
                 load: Word::new(0),
                 min_vruntime: Word::new(VTime::START.raw()),
+                load_time: Word::new(0),
                 online: Word::new(0),
                 owned: Word::new(0),
+            },
+            departed: Departed {
+                some: Word::new(0),
+                load_avg: Word::new(0),
+                runnable_avg: Word::new(0),
+                util_avg: Word::new(0),
             },
             guarded: GuardedLine {
                 request: Word::new(0),
@@ -165,6 +184,40 @@ impl<C: Config> CpuQueue<C> {
         if let Some(min_vruntime) = inner.fair.min_vruntime() {
             self.published.min_vruntime.store(min_vruntime.raw(), Relaxed);
         }
+    }
+
+    /// Publishes the time of the queue's signals.
+    #[inline(always)]
+    pub(crate) fn publish_load_time(&self, inner: &Inner<C>) {
+        self.published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
+    }
+
+    /// The time of the queue's signals, as of the last tick or decision.
+    pub(crate) fn load_time(&self) -> PeltTime {
+        PeltTime::from_nanos(self.published.load_time.load(Relaxed))
+    }
+
+    /// A task that slept here is no longer part of this queue's load. The lock need not be held.
+    pub(crate) fn leave_behind(&self, removed: Removed) {
+        self.departed.load_avg.fetch_add(removed.load_avg, Relaxed);
+        self.departed.runnable_avg.fetch_add(removed.runnable_avg, Relaxed);
+        self.departed.util_avg.fetch_add(removed.util_avg, Relaxed);
+        self.departed.some.store(1, Release);
+    }
+
+    /// Brings the queue's load up to what has left.
+    #[inline(always)]
+    pub(crate) fn forget_departed(&self, inner: &mut Inner<C>) {
+        if self.departed.some.load(Relaxed) == 0 {
+            return;
+        }
+        // Who adds after this swap sets the word again.
+        self.departed.some.swap(0, Acquire);
+        inner.fair.forget_load(Removed {
+            load_avg: self.departed.load_avg.swap(0, Relaxed),
+            runnable_avg: self.departed.runnable_avg.swap(0, Relaxed),
+            util_avg: self.departed.util_avg.swap(0, Relaxed),
+        });
     }
 
     /// The virtual time by which a task that slept here is measured elsewhere, as of the last change of who is runnable here.

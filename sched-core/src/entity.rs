@@ -1,11 +1,11 @@
 //! # What it is
-//! [`SchedEntity`]: the thing a queue orders, in two cache lines and a little.
+//! [`SchedEntity`]: the thing a queue orders, in three cache lines and a little.
 //! A task contains one; a group of tasks can contain one as well.
 //!
 //! # How it works
 //! Fields are grouped by who touches them when.
 //! Line 0 ([`Key`] and the tree link) is read on *every step of a walk through the timeline*, also of other entities.
-//! Line 1 ([`Own`]) is read and written when this entity runs, comes or goes.
+//! Line 1 ([`Own`]) is read and written when this entity runs, comes or goes; so is line 2 ([`Signals`]), by the tick too.
 //! The link of the slice index follows; it is touched only by entities with a slice of their own.
 //! All fields are guarded by the lock of the queue the entity belongs to.
 //!
@@ -24,6 +24,7 @@ use intrusive_collections::RBTreeAtomicLink;
 
 use crate::{
     params::Policy,
+    pelt::Signals,
     platform::Nanos,
     sync::{Family, Guarded, Right, Spin, Word},
     vtime::{VSpan, VTime},
@@ -87,9 +88,14 @@ pub struct SchedEntity<F: Family = Spin> {
     key: Guarded<F, Key>,
     // Line 1: this entity runs, comes or goes.
     own: OwnLine<F>,
-    // Line 2, first 24 bytes: entities with a slice of their own come or go.
+    // Line 2: this entity runs, comes or goes, and the tick.
+    signals: SignalsLine<F>,
+    // Line 3, first 24 bytes: entities with a slice of their own come or go.
     pub(crate) slice_link: RBTreeAtomicLink,
 }
+
+#[repr(C, align(64))]
+struct SignalsLine<F: Family>(Guarded<F, Signals>);
 
 #[repr(C, align(64))]
 struct OwnLine<F: Family> {
@@ -106,8 +112,10 @@ const _: () = {
     static_assertions::const_assert!(offset_of!(E, key) + size_of::<Key>() <= 64);
     static_assertions::const_assert!(offset_of!(E, own) == 64);
     static_assertions::const_assert!(size_of::<OwnLine<Spin>>() == 64);
-    static_assertions::const_assert!(offset_of!(E, slice_link) == 128);
-    static_assertions::const_assert!(size_of::<E>() == 192);
+    static_assertions::const_assert!(offset_of!(E, signals) == 128);
+    static_assertions::const_assert!(size_of::<SignalsLine<Spin>>() == 64);
+    static_assertions::const_assert!(offset_of!(E, slice_link) == 192);
+    static_assertions::const_assert!(size_of::<E>() == 256);
 };
 
 impl<F: Family> SchedEntity<F> {
@@ -136,6 +144,7 @@ impl<F: Family> SchedEntity<F> {
                 }),
                 sum_exec: Word::new(0),
             },
+            signals: SignalsLine(Guarded::new(Signals::task(Weight::NICE_0))),
             slice_link: RBTreeAtomicLink::new(),
         }
     }
@@ -165,6 +174,16 @@ impl<F: Family> SchedEntity<F> {
     #[inline(always)]
     pub(crate) fn own(&self, right: &Right) -> Own {
         self.own.own.with(right, |own| *own)
+    }
+
+    #[inline(always)]
+    pub(crate) fn signals(&self, right: &Right) -> Signals {
+        self.signals.0.with(right, |signals| *signals)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_signals<R>(&self, right: &mut Right, change: impl FnOnce(&mut Signals) -> R) -> R {
+        self.signals.0.with_mut(right, change)
     }
 
     #[inline(always)]

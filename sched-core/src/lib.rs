@@ -26,7 +26,7 @@
 //! # Floors
 //!
 //! A module imports only from its own floor or from floors further down:
-//! `text`; `scheduler`; `cpu`; `queue`; `policy`; `members`; `config`, `task`; `stats`; `timeline`; `entity`; `params`; `pelt`;
+//! `text`; `scheduler`; `cpu`; `queue`; `load`, `policy`; `members`; `config`, `task`; `stats`; `timeline`; `entity`; `params`; `pelt`;
 //! `weight`; `vtime`; `mask`; `features`, `gate`, `sync`; `platform`, `token`.
 #![no_std]
 #![warn(missing_docs)]
@@ -39,10 +39,10 @@ mod cpu;
 mod entity;
 mod features;
 mod gate;
+mod load;
 mod mask;
 mod members;
 mod params;
-#[allow(dead_code, unused_imports, reason = "no queue follows its load yet")]
 mod pelt;
 mod platform;
 mod policy;
@@ -64,6 +64,7 @@ pub use features::{Feature, FeatureError, FeatureSet, Fixed, Switchable};
 pub use gate::{Gate, Never, Nothing, Present, State, Store, Switch};
 pub use mask::{CpuMask, Mask, Mask64, Mask256, Mask1024, MaskWords, SharedMask};
 pub use params::{Algorithm, CfsTunables, Policy, Slice, TaskParams, Tunables};
+pub use pelt::Signals;
 pub use platform::{CpuId, Nanos, Platform};
 pub use scheduler::{Decision, Error, Faults, Gates, Reason, Rejected, Scheduler, Sleep, Spawn, Target, Woken};
 pub use stats::{

@@ -11,7 +11,8 @@
 //! 1. `nr` is the size of the timeline, plus one if an entity runs.
 //! 2. `nr_delayed` is the number of delayed entities, which all lie in the timeline.
 //! 3. The slice index holds the waiting entities and the running one.
-//! 4. The next buddy waits here and is not delayed, or runs.
+//! 4. The next buddy waits here and is not delayed.
+//! 5. `weight` is the sum of the weights of all of them.
 //!
 //! # Cost
 //! That of the timeline.
@@ -30,6 +31,8 @@ pub(crate) struct Members<F: Family, X: FeatureSet> {
     pub(crate) next_buddy: Option<EntityRef<F>>,
     pub(crate) nr: u32,
     pub(crate) nr_delayed: u32,
+    /// Of all of them.
+    pub(crate) weight: u64,
     pub(crate) features: X,
     pub(crate) timeline: Timeline<F>,
     pub(crate) slices: SliceIndex<F>,
@@ -45,6 +48,7 @@ impl<F: Family, X: FeatureSet> Members<F, X> {
             next_buddy: None,
             nr: 0,
             nr_delayed: 0,
+            weight: 0,
             features: X::default(),
             timeline: Timeline::new(),
             slices: SliceIndex::new(base_slice),
@@ -81,6 +85,12 @@ impl<F: Family, X: FeatureSet> Members<F, X> {
     pub(crate) fn write_back(&mut self, entity: EntityRef<F>, key: Key, own: Own) {
         self.set_key(entity, |slot| *slot = Key { place: slot.place, ..key });
         self.set_own(entity, |slot| *slot = own);
+    }
+
+    /// How many are awake.
+    #[inline(always)]
+    pub(crate) fn nr_runnable(&self) -> u32 {
+        self.nr - self.nr_delayed
     }
 
     #[inline(always)]

@@ -19,8 +19,10 @@
 use crate::{
     entity::{EntityRef, Key, Own},
     features::{Feature, FeatureSet},
+    load::Tracking,
     members::Members,
     params::{Algorithm, TaskParams, Tunables},
+    pelt::{PeltTime, Presence, Removed, Signals},
     platform::Nanos,
     policy::{Arrival, Departure, Discipline, Protection, Verdict, cfs::Cfs, eevdf::Eevdf},
     sync::Family,
@@ -34,6 +36,7 @@ const LONGEST_CHARGE: Nanos = 1 << 50;
 pub(crate) struct FairQueue<F: Family, X: FeatureSet> {
     members: Members<F, X>,
     policy: AnyPolicy<F>,
+    load: Tracking,
 }
 
 /// The policy of a queue.
@@ -77,6 +80,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
                 Algorithm::Eevdf => AnyPolicy::Eevdf(Eevdf::new(tick)),
                 Algorithm::Cfs => AnyPolicy::Cfs(Cfs::new(tunables.cfs)),
             },
+            load: Tracking::new(),
         }
     }
 
@@ -89,7 +93,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     /// Entities that wait or run and are awake.
     #[inline(always)]
     pub(crate) fn nr_runnable(&self) -> u32 {
-        self.members.nr - self.members.nr_delayed
+        self.members.nr_runnable()
     }
 
     pub(crate) fn pick_failures(&self) -> u64 {
@@ -128,6 +132,39 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.members.next_buddy = None;
     }
 
+    /// The load of this queue up to `now`.
+    pub(crate) fn load(&mut self, now: Nanos) -> &Signals {
+        self.load.age(&self.members, now);
+        self.load.signals()
+    }
+
+    /// The time of the queue's signals, to which who leaves it without its lock is aged.
+    #[inline(always)]
+    pub(crate) fn load_time(&self) -> PeltTime {
+        self.load.time()
+    }
+
+    /// Takes out what has left without this queue's lock.
+    pub(crate) fn forget_load(&mut self, removed: Removed) {
+        self.load.forget(removed);
+    }
+
+    /// `entity`, which will join here, slept on another queue whose signals stood at `time`: what that queue has to forget.
+    pub(crate) fn load_left_behind(&mut self, entity: EntityRef<F>, time: PeltTime) -> Removed {
+        let (weight, mut removed) = (self.members.key(entity).weight, Removed::default());
+        entity.set_signals(&mut self.members.right, |signals| {
+            if signals.is_attached() {
+                signals.leave(time, weight, &mut removed);
+            }
+        });
+        removed
+    }
+
+    /// The signals of `entity`, which belongs here, as of its last event.
+    pub(crate) fn signals(&self, entity: EntityRef<F>) -> Signals {
+        entity.signals(&self.members.right)
+    }
+
     /// Whether `entity`, which is queued here, sleeps.
     #[inline(always)]
     pub(crate) fn is_delayed(&self, entity: EntityRef<F>) -> bool {
@@ -158,7 +195,9 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     #[inline]
     pub(crate) fn tick(&mut self, now: Nanos) -> bool {
         let over = self.charge(now);
+        self.load.age(&self.members, now);
         let Some(running) = self.members.running else { return false };
+        self.load.age_entity(&mut self.members, running, Presence::Running);
         over || ask!(self, tick in members(running))
     }
 
@@ -167,6 +206,9 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
         debug_assert!(!own.on_rq, "enqueued twice");
         self.charge(now);
+        self.load.age(&self.members, now);
+        let weights = (key.weight, params.weight());
+        self.load.comes(&mut self.members, entity, weights, arrival == Arrival::Fresh);
         if key.weight != params.weight() {
             ask!(self, reweight_away(&mut key, &mut own, params.weight()));
         }
@@ -175,6 +217,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         own.on_rq = true;
         self.members.write_back(entity, key, own);
         self.members.nr += 1;
+        self.members.weight += u64::from(params.weight().get());
         self.members.slices.insert(&self.members.right, entity);
         ask!(self, waits in members(entity));
     }
@@ -183,6 +226,13 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     pub(crate) fn dequeue(&mut self, entity: EntityRef<F>, departure: Departure, now: Nanos) -> Left {
         debug_assert!(self.members.own(entity).on_rq, "dequeued twice");
         self.charge(now);
+        self.load.age(&self.members, now);
+        let presence = if self.members.running == Some(entity) { Presence::Running } else { Presence::Waiting };
+        self.load.age_entity(&mut self.members, entity, presence);
+        match departure {
+            Departure::Sleep => self.load.falls_asleep(&mut self.members, entity),
+            Departure::Exit | Departure::Move => self.load.leaves(&mut self.members, entity),
+        }
         if departure == Departure::Sleep && ask!(self, delays(&self.members, entity)) {
             self.delay(entity);
             return Left::Delayed;
@@ -195,6 +245,9 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     pub(crate) fn undelay(&mut self, entity: EntityRef<F>, now: Nanos) {
         debug_assert!(self.members.own(entity).delayed);
         self.charge(now);
+        self.load.age(&self.members, now);
+        self.load.age_entity(&mut self.members, entity, Presence::Delayed);
+        self.load.wakes(&self.members, entity);
         let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
         let moves = ask!(self, settles(&self.members, &mut key, &mut own));
         own.delayed = false;
@@ -213,14 +266,16 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     pub(crate) fn give_up(&mut self, entity: EntityRef<F>, now: Nanos) {
         debug_assert!(self.members.own(entity).delayed);
         self.charge(now);
-        self.take_out(entity, Departure::Sleep);
+        self.load.age(&self.members, now);
+        self.end_delay(entity);
     }
 
     /// Who should run: the running entity or a waiting one. None if nobody is runnable.
     ///
     /// Delayed entities that come to their turn leave; `left` is told of each.
     #[inline]
-    pub(crate) fn pick(&mut self, left: impl FnMut(EntityRef<F>)) -> Option<EntityRef<F>> {
+    pub(crate) fn pick(&mut self, now: Nanos, left: impl FnMut(EntityRef<F>)) -> Option<EntityRef<F>> {
+        self.load.age(&self.members, now);
         self.pick_with(Protection::Honoured, left)
     }
 
@@ -231,7 +286,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
             if !self.members.is_delayed(best) {
                 return Some(best);
             }
-            self.take_out(best, Departure::Sleep);
+            self.end_delay(best);
             left(best);
         }
     }
@@ -240,6 +295,8 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     #[inline]
     pub(crate) fn start(&mut self, entity: EntityRef<F>, now: Nanos) {
         debug_assert!(self.members.running.is_none());
+        self.load.age(&self.members, now);
+        self.load.age_entity(&mut self.members, entity, Presence::Waiting);
         ask!(self, leaves_the_line in members(entity));
         let sum_exec = entity.sum_exec();
         self.members.set_own(entity, |own| {
@@ -250,12 +307,22 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.members.running = Some(entity);
     }
 
-    /// The running entity, charged up to now, goes back to waiting. Nothing if none runs.
+    /// The running entity, charged up to `now`, goes back to waiting. Nothing if none runs.
     #[inline]
-    pub(crate) fn stop(&mut self) {
-        if let Some(entity) = self.members.running.take() {
+    pub(crate) fn stop(&mut self, now: Nanos) {
+        if let Some(entity) = self.members.running {
+            self.load.age(&self.members, now);
+            self.load.age_entity(&mut self.members, entity, Presence::Running);
+            self.members.running = None;
             ask!(self, waits in members(entity));
         }
+    }
+
+    /// Nobody here is runnable: the CPU turns to its idle task.
+    #[inline]
+    pub(crate) fn goes_idle(&mut self, now: Nanos) {
+        self.load.age(&self.members, now);
+        self.load.goes_idle(now);
     }
 
     /// Starts the clock of an entity that runs on this CPU outside the fair class (the idle task, the stop task).
@@ -302,6 +369,16 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.charge(now);
         let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
         if key.weight != params.weight() {
+            self.load.age(&self.members, now);
+            let presence = match self.members.running {
+                Some(running) if running == entity => Presence::Running,
+                _ if own.delayed => Presence::Delayed,
+                _ => Presence::Waiting,
+            };
+            self.load.age_entity(&mut self.members, entity, presence);
+            self.load.reweights(&mut self.members, entity, params.weight());
+            self.members.weight -= u64::from(key.weight.get());
+            self.members.weight += u64::from(params.weight().get());
             ask!(self, reweight(&self.members, &mut key, &mut own, params.weight()));
         }
         let waits = self.members.running != Some(entity);
@@ -332,8 +409,16 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.members.nr_delayed += 1;
         self.members.forget_buddy(entity);
         if self.members.running == Some(entity) {
-            self.stop();
+            self.members.running = None;
+            ask!(self, waits in members(entity));
         }
+    }
+
+    /// The delayed `entity` leaves, asleep. The queue's signals are up to date.
+    #[cold]
+    fn end_delay(&mut self, entity: EntityRef<F>) {
+        self.load.age_entity(&mut self.members, entity, Presence::Delayed);
+        self.take_out(entity, Departure::Sleep);
     }
 
     /// `entity` leaves.
@@ -349,6 +434,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         }
         self.members.slices.remove(&self.members.right, entity);
         self.members.nr -= 1;
+        self.members.weight -= u64::from(key.weight.get());
         self.members.nr_delayed -= u32::from(core::mem::take(&mut own.delayed));
         own.on_rq = false;
         self.members.write_back(entity, key, own);

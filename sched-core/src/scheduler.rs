@@ -59,7 +59,7 @@ use crate::{
     gate::{Gate, Store},
     mask::{CpuMask, SharedMask},
     params::TaskParams,
-    platform::{CpuId, Platform},
+    platform::{CpuId, Nanos, Platform},
     policy::Departure,
     queue::Left,
     stats::Prev,
@@ -261,6 +261,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let mut inner = here.queue.lock();
         let now = inner.advance(self.platform.now(here.cpu));
         here.queue.clear_request(&inner);
+        here.queue.forget_departed(&mut inner);
         if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
             counters.scheduled();
             if yields {
@@ -299,17 +300,21 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 here.queue.publish(&inner);
             }
         }
-        let next = Self::pick(&mut inner);
+        let next = Self::pick(&mut inner, now);
+        here.queue.publish_load_time(&inner);
         if next == prev {
             return Decision::Stay;
         }
         if class != Class::Fair {
             inner.fair.charge_outsider(prev.entity_ref(), now);
         }
-        inner.fair.stop();
+        inner.fair.stop(now);
         if next.class() == Class::Fair {
             inner.fair.start(next.entity_ref(), now);
         } else {
+            if next.class() == Class::Idle {
+                inner.fair.goes_idle(now);
+            }
             inner.fair.start_outsider(next.entity_ref(), now);
         }
         inner.current = Some(next);
@@ -328,13 +333,13 @@ impl<'q, C: Config> Scheduler<'q, C> {
 
     /// Stop task, fair class, idle task.
     #[inline(always)]
-    fn pick(inner: &mut Inner<C>) -> TaskRef<C> {
+    fn pick(inner: &mut Inner<C>, now: Nanos) -> TaskRef<C> {
         if inner.stop_ready
             && let Some(stop) = inner.stop
         {
             return stop;
         }
-        match inner.fair.pick(Self::left_asleep) {
+        match inner.fair.pick(now, Self::left_asleep) {
             // SAFETY: only entities of tasks of this configuration are queued.
             Some(entity) => unsafe { TaskRef::of(entity) },
             None => inner.idle.unwrap_or_else(|| unreachable_in_release()),
@@ -410,9 +415,11 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let here = self.here(irq);
         let mut inner = here.queue.lock();
         let now = inner.advance(self.platform.now(here.cpu));
+        here.queue.forget_departed(&mut inner);
         if inner.fair.tick(now) {
             here.queue.request(&inner);
         }
+        here.queue.publish_load_time(&inner);
         drop(inner);
         if let Some(psi) = self.psi.get().filter(|_| self.gates.psi.on())
             && psi.0.due(now)

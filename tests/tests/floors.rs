@@ -9,9 +9,10 @@ const FLOORS: &[&[&str]] = &[
     &["scheduler"],
     &["cpu"],
     &["queue"],
+    &["load", "policy"],
+    &["members"],
     &["config", "task"],
     &["stats"],
-    &["policy"],
     &["timeline"],
     &["entity"],
     &["params"],
@@ -19,7 +20,7 @@ const FLOORS: &[&[&str]] = &[
     &["weight"],
     &["vtime"],
     &["mask"],
-    &["gate", "sync"],
+    &["features", "gate", "sync"],
     &["platform", "token"],
 ];
 

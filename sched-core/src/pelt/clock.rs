@@ -109,6 +109,7 @@ impl PeltClock {
     }
 
     /// How far this clock is behind the task clock for good.
+    #[allow(dead_code, reason = "for a balancer, which looks at queues of other CPUs")]
     pub const fn lost_idle_time(&self) -> Nanos {
         self.lost_idle
     }
@@ -138,6 +139,7 @@ impl PeltClock {
     }
 
     /// What this clock, which an idle CPU does not advance, would show at `queue_clock`.
+    #[allow(dead_code, reason = "for a balancer, which looks at queues of other CPUs")]
     pub const fn while_idle(&self, queue_clock: Nanos) -> PeltTime {
         let (began, showed) = self.idle_from;
         showed.after(queue_clock.saturating_sub(began))

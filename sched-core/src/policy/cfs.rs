@@ -13,9 +13,8 @@
 //!
 //! # Invariants
 //! 1. `min_vruntime` never goes back, and is never ahead of everybody on the queue by more than the credit of a sleeper.
-//! 2. `weight` is that of the waiting entities.
-//! 3. Buddies are on the queue.
-//! 4. In the timeline an entity's deadline is its vruntime.
+//! 2. Buddies are on the queue.
+//! 3. In the timeline an entity's deadline is its vruntime.
 //!
 //! # Cost
 //! A slice costs one division; all else is comparisons.
@@ -39,7 +38,6 @@ const LONG_SLEEP: Nanos = 60_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cfs<F: Family> {
     pub(crate) min_vruntime: VTime,
-    weight: u64,
     last_buddy: Option<EntityRef<F>>,
     skip_buddy: Option<EntityRef<F>>,
     tunables: CfsTunables,
@@ -58,7 +56,7 @@ enum Lead {
 impl<F: Family> Cfs<F> {
     /// For an empty queue.
     pub(crate) fn new(tunables: CfsTunables) -> Self {
-        Self { min_vruntime: VTime::START, weight: 0, last_buddy: None, skip_buddy: None, tunables, nr_spread_over: 0 }
+        Self { min_vruntime: VTime::START, last_buddy: None, skip_buddy: None, tunables, nr_spread_over: 0 }
     }
 
     /// The share of `entity` of the time in which everybody should run once.
@@ -71,8 +69,7 @@ impl<F: Family> Cfs<F> {
             u64::from(self.tunables.latency)
         };
         let weight = u64::from(key.weight.get());
-        let others = self.weight + members.running_key().map_or(0, |key| u64::from(key.weight.get()));
-        let all = others + if joins { weight } else { 0 };
+        let all = members.weight + if joins { weight } else { 0 };
         let slice = period * weight / all.max(1);
         if !members.on(Feature::BaseSlice) {
             return slice;
@@ -175,18 +172,13 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
     }
 
     fn waits(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
-        let weight = members.set_key(entity, |key| {
-            key.deadline = key.vruntime;
-            key.weight
-        });
-        self.weight += u64::from(weight.get());
+        members.set_key(entity, |key| key.deadline = key.vruntime);
         members.timeline.insert(&mut members.right, entity, true);
         self.check_spread(members, entity);
     }
 
     fn leaves_the_line(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
         members.timeline.remove(&mut members.right, entity);
-        self.weight -= u64::from(members.key(entity).weight.get());
     }
 
     fn delays(&mut self, _: &Members<F, X>, _: EntityRef<F>) -> bool {

@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     cpu::CpuQueue,
     gate::{Gate, Store},
+    pelt::Signals,
     platform::{CpuId, Nanos, Platform},
     stats::{
         Prev,
@@ -62,6 +63,28 @@ impl<C: Config> Scheduler<'_, C> {
     /// CFS only, and only where features can be changed; else 0. Linux: `nr_spread_over`.
     pub fn spread_over(&self, _irq: &IrqOff, cpu: CpuId) -> u64 {
         self.queues.get(cpu.index()).map_or(0, |queue| queue.lock().fair.nr_spread_over())
+    }
+
+    /// The load of `cpu` up to now: what its runnable and its sleeping tasks asked for lately. None of a CPU that does not exist.
+    pub fn load(&self, _irq: &IrqOff, cpu: CpuId) -> Option<Signals> {
+        let queue = self.queues.get(cpu.index())?;
+        let mut inner = queue.lock();
+        let now = inner.advance(self.platform.now(cpu));
+        queue.forget_departed(&mut inner);
+        Some(*inner.fair.load(now))
+    }
+
+    /// The load of `task` as of its last wake-up, switch, sleep or tick.
+    ///
+    /// None while it is on no queue, or is not of this scheduler.
+    pub fn task_load(&self, _irq: &IrqOff, task: &Target<C>) -> Option<Signals> {
+        // SAFETY: the caller's reference keeps the task alive during the call.
+        let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
+        if !self.owns(task) || task.class() != Class::Fair {
+            return None;
+        }
+        let Queued { inner, .. } = self.lock_where_queued(task)?;
+        Some(inner.fair.signals(task.entity_ref()))
     }
 
     /// The counters of `cpu`, or none where schedstats are compiled out or the CPU does not exist.

@@ -104,6 +104,11 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 }
             };
             let class = task.class();
+            if cpu != last && class == Class::Fair {
+                // It slept there and is still part of that queue's load.
+                let old = &self.queues[last.index()];
+                old.leave_behind(inner.fair.load_left_behind(task.entity_ref(), old.load_time()));
+            }
             match (class, arrival) {
                 (Class::Fair, Arrival::Undelayed) => inner.fair.undelay(task.entity_ref(), now),
                 (Class::Fair, _) => inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now),
