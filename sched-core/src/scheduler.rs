@@ -31,7 +31,7 @@
 //!    under the lock of the queue it is placed on.
 //! 3. A runnable task is on a queue, or its placement has an owner that is running.
 //! 4. A request is set before its kick; a kick is sent for every request that was not already pending on another CPU.
-//! 5. At most one queue lock is held at a time; locks are ordered: mask writer or features writer, queue, averages.
+//! 5. At most one queue lock is held at a time; locks are ordered: mask writer, queue, averages.
 //!
 //! # Cost
 //! `schedule`: one lock, O(log n). `wake`: one lock, one or two compare-and-swaps, a scan for an idle CPU over the affinity mask.
@@ -63,7 +63,7 @@ use crate::{
     policy::Departure,
     queue::Left,
     stats::Prev,
-    sync::{Family, Lock, Word},
+    sync::{Family, Word},
     task::{Class, SleepKind, TaskPtr, TaskRef, on_cpu, state},
     token::IrqOff,
 };
@@ -77,8 +77,8 @@ pub struct Scheduler<'q, C: Config> {
     platform: C::Platform,
     gates: Gates<C>,
     psi: <C::Psi as Gate>::Store<PsiSlot<C>>,
-    /// Held while a feature is changed. Taken before any queue's lock.
-    features_writer: Lock<C::Sync, ()>,
+    /// A bit for each feature that is not as in the table. The queues follow it; nobody decides by it.
+    changed_features: <C::Sync as Family>::Word,
 }
 
 /// The CPU that executes the call, with interrupts off.
@@ -134,7 +134,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 return Err(Error::QueueTaken(CpuId(at as u32)));
             }
         }
-        Ok(Self { queues, platform, gates, psi: Default::default(), features_writer: Lock::new(()) })
+        Ok(Self { queues, platform, gates, psi: Default::default(), changed_features: Word::new(0) })
     }
 
     /// Brings the calling CPU online, with `idle` as its current task.
@@ -519,10 +519,22 @@ impl<'q, C: Config> Scheduler<'q, C> {
         if !C::Features::SWITCHABLE {
             return Err(FeatureError::Fixed);
         }
-        // One change at a time, so that two of them do not leave queues that disagree.
-        let _writer = self.features_writer.lock();
+        let mut seen = self.changed_features.load(SeqCst);
+        let (bit, default) = (1 << feature as u64, feature.default_on());
+        loop {
+            let changed = if on == default { seen & !bit } else { seen | bit };
+            match self.changed_features.compare_exchange(seen, changed, SeqCst, SeqCst) {
+                Ok(_) => break,
+                Err(other) => seen = other,
+            }
+        }
         for queue in self.queues {
-            queue.lock().fair.set_feature(feature, on);
+            let mut inner = queue.lock();
+            // Read under the lock: of two concurrent changes every queue has both in the end.
+            let changed = self.changed_features.load(SeqCst);
+            for &feature in Feature::ALL {
+                inner.fair.set_feature(feature, feature.default_on() != (changed & 1 << feature as u64 != 0));
+            }
         }
         Ok(())
     }

@@ -4,10 +4,16 @@ mod machine;
 
 #[path = "front_door/affinity.rs"]
 mod affinity;
+#[path = "front_door/delayed.rs"]
+mod delayed;
 #[path = "front_door/errors.rs"]
 mod errors;
 #[path = "front_door/exiting.rs"]
 mod exiting;
+#[path = "front_door/features.rs"]
+mod features;
+#[path = "front_door/load.rs"]
+mod load;
 #[path = "front_door/params.rs"]
 mod params;
 #[path = "front_door/random.rs"]

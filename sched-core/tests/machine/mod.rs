@@ -37,8 +37,9 @@ use std::{
 
 use board::Board;
 use sched_core::{
-    Config, CpuId, CpuQueue, Decision, Error, Gate, Gates, IrqOff, Mask256, Nanos, Never, Nice, Reason, SchedTask,
-    Scheduler, Sleep, SleepKind, Spawn, State, Switch, TaskParams, TaskPtr, TaskState, TaskStats, Tunables, Woken,
+    Config, CpuId, CpuQueue, Decision, Error, Feature, FeatureError, Gate, Gates, IrqOff, Mask256, Nanos, Never, Nice,
+    Reason, SchedTask, Scheduler, Signals, Sleep, SleepKind, Spawn, State, Switch, TaskParams, TaskPtr, TaskState,
+    TaskStats, Tunables, Woken,
 };
 use watched::Watched;
 
@@ -72,7 +73,7 @@ impl<S: Made, P: Made> Config for Built<S, P> {
     type Task = Handle<Self>;
     type Schedstats = S;
     type Psi = P;
-    type Features = sched_core::Fixed;
+    type Features = sched_core::Switchable;
     const HZ: u32 = 250;
 }
 
@@ -226,6 +227,28 @@ impl<S: Made, P: Made> Machine<S, P> {
     /// Runnable tasks of each CPU.
     pub fn loads(&self) -> Vec<u64> {
         self.cpus().map(|cpu| self.sched.nr_running(cpu.id)).collect()
+    }
+
+    /// The load of `cpu`, asked by CPU 0.
+    pub fn load(&self, cpu: CpuId) -> Signals {
+        self.sched.load(&self.cpu(0).irq(), cpu).expect("a CPU")
+    }
+
+    /// The load of `task`, asked by CPU 0; none while it is on no queue.
+    pub fn load_of(&self, task: &Task<Built<S, P>>) -> Option<Signals> {
+        self.sched.task_load(&self.cpu(0).irq(), task)
+    }
+
+    pub fn feature(&self, feature: Feature) -> bool {
+        self.sched.feature(&self.cpu(0).irq(), feature)
+    }
+
+    pub fn set_feature(&self, feature: Feature, on: bool) -> Result<(), FeatureError> {
+        self.sched.set_feature(&self.cpu(0).irq(), feature, on)
+    }
+
+    pub fn write_features(&self, written: &[u8]) -> Result<usize, FeatureError> {
+        self.sched.write_features(&self.cpu(0).irq(), written)
     }
 
     /// The statistics of `task`, asked by CPU 0.
