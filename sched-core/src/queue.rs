@@ -250,15 +250,19 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.load.wakes(&self.members, entity);
         let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
         let moves = ask!(self, settles(&self.members, &mut key, &mut own));
-        own.delayed = false;
         self.members.nr_delayed -= 1;
+        self.members.set_own(entity, |slot| {
+            slot.vlag = own.vlag;
+            slot.delayed = false;
+        });
         if moves {
             ask!(self, leaves_the_line in members(entity));
             ask!(self, place(&self.members, &mut key, &mut own, Arrival::Undelayed, now));
-            self.members.write_back(entity, key, own);
+            self.members.set_key(entity, |slot| {
+                slot.vruntime = key.vruntime;
+                slot.deadline = key.deadline;
+            });
             ask!(self, waits in members(entity));
-        } else {
-            self.members.set_own(entity, |slot| *slot = own);
         }
     }
 
@@ -404,8 +408,10 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     fn delay(&mut self, entity: EntityRef<F>) {
         let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
         ask!(self, takes_along(&self.members, &mut key, &mut own, Departure::Sleep));
-        own.delayed = true;
-        self.members.set_own(entity, |slot| *slot = own);
+        self.members.set_own(entity, |slot| {
+            slot.vlag = own.vlag;
+            slot.delayed = true;
+        });
         self.members.nr_delayed += 1;
         self.members.forget_buddy(entity);
         if self.members.running == Some(entity) {
