@@ -84,12 +84,6 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         }
     }
 
-    /// Entities that wait or run, delayed ones included.
-    #[cfg(test)]
-    pub(crate) fn nr_queued(&self) -> u32 {
-        self.members.nr
-    }
-
     /// Entities that wait or run and are awake.
     #[inline(always)]
     pub(crate) fn nr_runnable(&self) -> u32 {
@@ -448,5 +442,5 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     }
 }
 
-#[cfg(any())]
+#[cfg(test)]
 mod model;

@@ -21,11 +21,12 @@
 //! 1. `state` leaves Prepared and Blocked by compare-and-swap only, so of the task's own CPU and all wakers exactly one wins.
 //! 2. Who moved the state to Waking owns the placement of the task until it is queued.
 //! 3. `queued_on` changes to or from a CPU only under the lock of that CPU's queue.
+//!    It names a queue also while the task is blocked and delayed there.
 //! 4. `on_cpu` is Off before the task is in reach of any other CPU.
 //! 5. `cpu` is changed only by the owner of a placement, under the lock of the new CPU's queue.
 //!
 //! # Cost
-//! Three cache lines for the entity, one for these words, one for the mask; the counters are there only if compiled in.
+//! Four cache lines for the entity, one for these words, one for the mask; the counters are there only if compiled in.
 
 use core::{
     fmt,

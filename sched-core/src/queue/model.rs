@@ -25,7 +25,7 @@ use std::vec::Vec;
 
 use crate::{
     params::{Policy, TaskParams},
-    policy::eevdf::{Arrival, Departure},
+    policy::{Arrival, Departure, Protection},
     weight::Weight,
 };
 
@@ -40,7 +40,9 @@ struct Entity {
     deadline: i128,
     /// `deadline` counts from `vruntime`.
     relative: bool,
-    /// V - v when it left.
+    /// Sleeps, and waits on.
+    delayed: bool,
+    /// V - v when it left, or was delayed.
     lag: i128,
     protected_until: i128,
     exec_start: u64,
@@ -57,6 +59,7 @@ impl Entity {
             vruntime: 0,
             deadline: 0,
             relative: false,
+            delayed: false,
             lag: 0,
             protected_until: 0,
             exec_start: 0,
@@ -95,8 +98,8 @@ struct Queue {
 enum Verdict {
     /// It does, or it does not, and a running entity keeps its protection as it is.
     Certain(bool),
-    /// The pick decides: true if it may be the one that woke, and true if it may be another.
-    Pick { wakee: bool, other: bool },
+    /// The pick decides.
+    Pick(Protection),
 }
 
 impl Queue {
@@ -138,7 +141,13 @@ impl Queue {
         (self.virtual_time(all) - all[i].vruntime).clamp(-limit, limit)
     }
 
-    /// Everybody who may be picked: one, or several if deadlines are equal.
+    /// The lag with which an entity leaves or wakes up. Delay pays a debt and earns nothing.
+    fn lag(&self, all: &[Entity], i: usize) -> i128 {
+        let lag = self.clamped_lag(all, i);
+        if all[i].delayed { lag.max(all[i].lag).min(0) } else { lag }
+    }
+
+    /// Everybody who may be picked: one, or several if deadlines are equal. Perhaps delayed ones.
     fn candidates(&self, all: &[Entity], honour_protection: bool) -> Vec<usize> {
         if self.members.len() < 2 {
             return self.members.clone();
@@ -196,10 +205,43 @@ impl Queue {
         self.members.push(i);
     }
 
-    fn dequeue(&mut self, all: &mut [Entity], i: usize, departure: Departure, now: u64) {
+    /// True if it sleeps and waits on.
+    fn dequeue(&mut self, all: &mut [Entity], i: usize, departure: Departure, now: u64) -> bool {
         self.charge(all, now);
+        if departure == Departure::Sleep && all[i].vruntime > self.virtual_time(all) {
+            all[i].lag = self.clamped_lag(all, i);
+            all[i].delayed = true;
+            self.running = self.running.filter(|&running| running != i);
+            return true;
+        }
+        self.take_out(all, i, departure);
+        false
+    }
+
+    fn undelay(&mut self, all: &mut [Entity], i: usize, now: u64) {
+        self.charge(all, now);
+        let lag = self.lag(all, i);
+        all[i].lag = lag;
+        all[i].delayed = false;
+        if self.virtual_time(all) - all[i].vruntime != lag {
+            self.members.retain(|&member| member != i);
+            let (v, queued) = (self.virtual_time(all), self.total_weight(all));
+            let e = &mut all[i];
+            e.vruntime = v - if queued == 0 { 0 } else { lag * (queued + e.w()) / queued };
+            e.deadline = e.vruntime + e.request();
+            self.members.push(i);
+        }
+    }
+
+    fn give_up(&mut self, all: &mut [Entity], i: usize, now: u64) {
+        self.charge(all, now);
+        self.take_out(all, i, Departure::Sleep);
+    }
+
+    fn take_out(&mut self, all: &mut [Entity], i: usize, departure: Departure) {
         self.rest = self.virtual_time(all);
-        all[i].lag = self.clamped_lag(all, i);
+        all[i].lag = self.lag(all, i);
+        all[i].delayed = false;
         if departure == Departure::Move {
             all[i].deadline -= all[i].vruntime;
             all[i].relative = true;
@@ -224,7 +266,7 @@ impl Queue {
         self.running = None;
     }
 
-    fn preempts(&self, all: &[Entity], wakee: usize, arrival: Arrival) -> Verdict {
+    fn verdict(&self, all: &[Entity], wakee: usize, arrival: Arrival) -> Verdict {
         let Some(running) = self.running else { return Verdict::Certain(true) };
         let (running, woken) = (&all[running], &all[wakee]);
         if woken.policy == Policy::Idle {
@@ -237,11 +279,10 @@ impl Queue {
             return Verdict::Certain(false);
         }
         let shorter = woken.slice < running.slice;
-        if arrival == Arrival::Fresh && !shorter {
+        if matches!(arrival, Arrival::Fresh | Arrival::Undelayed) && !shorter {
             return Verdict::Certain(false);
         }
-        let candidates = self.candidates(all, !shorter);
-        Verdict::Pick { wakee: candidates.contains(&wakee), other: candidates.iter().any(|&i| i != wakee) }
+        Verdict::Pick(if shorter { Protection::Ignored } else { Protection::Honoured })
     }
 
     /// What follows for the protection of the running entity.
@@ -251,7 +292,7 @@ impl Queue {
         let e = &mut all[running];
         match (verdict, yes) {
             (_, true) => e.protected_until = e.vruntime,
-            (Verdict::Pick { .. }, false) => {
+            (Verdict::Pick(_), false) => {
                 e.protected_until = e.protected_until.min(e.vruntime + e.virtual_time(u64::from(shortest)));
             }
             (Verdict::Certain(_), false) => {}
@@ -279,6 +320,7 @@ impl Queue {
             e.vruntime = v - lag * from / to;
             e.deadline = v + (e.deadline - v) * from / to;
             e.protected_until = v + (e.protected_until - v) * from / to;
+            e.lag = e.lag * from / to;
         }
         self.apply(&mut all[i], params);
     }

@@ -5,7 +5,7 @@
 //! # How it works
 //! [`Machine::run`] lets time pass to the next tick or to a given moment.
 //! A tick charges, and reschedules if the queue asks for it; so does a wake-up.
-//! The ideal machine hands each slice of time to the entities queued then, in parts of 2^-20 ns.
+//! The ideal machine hands each slice of time to the entities queued then, delayed ones included, in parts of 2^-20 ns.
 //!
 //! # Invariants
 //! 1. One entity runs whenever one is queued, so real and ideal service grow alike in sum.
@@ -16,11 +16,12 @@
 use core::ptr::NonNull;
 use std::{sync::Arc, vec::Vec};
 
+use super::twin::{Real, WOKEN, eevdf};
 use crate::{
     entity::{EntityRef, SchedEntity},
     params::{Policy, Slice, TaskParams},
-    policy::eevdf::{Arrival, Departure},
-    queue::FairQueue,
+    policy::{Arrival, Departure},
+    queue::Left,
     sync::Spin,
     vtime::VTime,
     weight::Nice,
@@ -46,6 +47,7 @@ struct Member {
     entity: Arc<SchedEntity<Spin>>,
     params: TaskParams,
     queued: bool,
+    delayed: bool,
     /// In 2^-20 ns.
     ideal: u128,
     /// When it was last picked.
@@ -54,7 +56,7 @@ struct Member {
 
 pub(super) struct Machine {
     // Before `members`: the trees let go of their entities before those die.
-    pub queue: FairQueue<Spin>,
+    pub queue: Real,
     members: Vec<Member>,
     pub now: u64,
     pub tick: u64,
@@ -67,7 +69,7 @@ impl Machine {
     pub fn new(base_slice: u64, hz: u64) -> Self {
         let tick = SECOND / hz;
         Self {
-            queue: FairQueue::new(base_slice as u32, tick as u32),
+            queue: eevdf(base_slice as u32, tick as u32),
             members: Vec::new(),
             now: 5 * SECOND,
             tick,
@@ -121,18 +123,17 @@ impl Machine {
     }
 
     pub fn running(&self) -> Option<usize> {
-        let running = self.queue.running?;
+        let running = self.queue.members.running?;
         (0..self.len()).find(|&i| self.reference(i) == running)
     }
 
     pub fn vruntime(&self, i: usize) -> VTime {
-        self.members[i].entity.key(&self.queue.right).vruntime
+        self.members[i].entity.key(&self.queue.members.right).vruntime
     }
 
     /// V, without moving the zero point.
     pub fn virtual_time(&self) -> VTime {
-        let mut copy = self.queue.waiting;
-        copy.virtual_time(self.queue.running_key())
+        self.queue.virtual_time()
     }
 
     /// What the queue owes an entity by its own account, `w (V - v)`, in nanoseconds of service.
@@ -144,7 +145,7 @@ impl Machine {
 
     /// The farthest any queued entity is from the zero point, in virtual nanoseconds.
     pub fn farthest_from_zero(&self) -> i64 {
-        let zero = self.queue.waiting.zero();
+        let zero = self.queue.waiting().zero();
         let distance = |i| (self.vruntime(i) - zero).get().abs();
         (0..self.len()).filter(|&i| self.queued(i)).map(distance).max().unwrap_or(0)
     }
@@ -152,27 +153,43 @@ impl Machine {
     /// A new entity, queued.
     pub fn fork(&mut self, params: TaskParams) -> usize {
         let entity = Arc::new(SchedEntity::new());
-        self.members.push(Member { entity, params, queued: false, ideal: 0, last_pick: self.now });
+        self.members.push(Member { entity, params, queued: false, delayed: false, ideal: 0, last_pick: self.now });
         let i = self.len() - 1;
         self.join(i, Arrival::Fresh);
         i
     }
 
     pub fn wake(&mut self, i: usize) {
-        self.join(i, Arrival::Returning);
+        if self.members[i].delayed {
+            self.members[i].delayed = false;
+            self.members[i].queued = true;
+            self.queue.undelay(self.reference(i), self.now);
+            return;
+        }
+        self.join(i, WOKEN);
     }
 
     fn join(&mut self, i: usize, arrival: Arrival) {
         self.queue.enqueue(self.reference(i), self.members[i].params, arrival, self.now);
         self.members[i].queued = true;
         self.members[i].last_pick = self.now;
-        if self.queue.preempts(self.reference(i), arrival) {
+        let mut left = Vec::new();
+        let preempts = self.queue.preempts(self.reference(i), arrival, |entity| left.push(entity));
+        self.left_asleep(&left);
+        if preempts {
             self.reschedule();
         }
     }
 
+    fn left_asleep(&mut self, left: &[EntityRef<Spin>]) {
+        for member in &mut self.members {
+            member.delayed &= !left.iter().any(|e| core::ptr::eq(e.as_ptr().as_ptr(), Arc::as_ptr(&member.entity)));
+        }
+    }
+
     pub fn sleep(&mut self, i: usize) {
-        self.queue.dequeue(self.reference(i), Departure::Sleep, self.now);
+        let left = self.queue.dequeue(self.reference(i), Departure::Sleep, self.now);
+        self.members[i].delayed = left == Left::Delayed;
         self.members[i].queued = false;
         self.reschedule();
     }
@@ -191,10 +208,12 @@ impl Machine {
 
     pub fn reschedule(&mut self) {
         self.queue.charge(self.now);
-        let picked = self.queue.pick();
-        assert_eq!(picked.is_some(), self.queue.nr() > 0);
-        if picked != self.queue.running {
-            self.queue.stop();
+        let mut left = Vec::new();
+        let picked = self.queue.pick(self.now, |entity| left.push(entity));
+        self.left_asleep(&left);
+        assert_eq!(picked.is_some(), self.queue.nr_runnable() > 0);
+        if picked != self.queue.members.running {
+            self.queue.stop(self.now);
             if let Some(entity) = picked {
                 self.queue.start(entity, self.now);
                 self.switches += 1;
@@ -209,8 +228,10 @@ impl Machine {
     pub fn pass(&mut self, nanos: u64) {
         self.now += nanos;
         let weight = |member: &Member| u128::from(member.params.weight().get());
-        let total: u128 = self.members.iter().filter(|member| member.queued).map(weight).sum();
-        for member in self.members.iter_mut().filter(|member| member.queued) {
+        // Who sleeps and waits on is served like the others: that pays for what it had too much.
+        let counts = |member: &&mut Member| member.queued || member.delayed;
+        let total: u128 = self.members.iter_mut().filter(counts).map(|member| weight(member)).sum();
+        for member in self.members.iter_mut().filter(counts) {
             member.ideal += (u128::from(nanos) << FRACTION) * weight(member) / total;
         }
     }

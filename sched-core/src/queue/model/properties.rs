@@ -14,10 +14,10 @@
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::twin::{Origins, Twin, USUAL_ORIGINS};
+use super::twin::{Origins, Twin, USUAL_ORIGINS, WOKEN};
 use crate::{
     params::{Policy, Slice, TaskParams},
-    policy::eevdf::{Arrival, Departure},
+    policy::{Arrival, Departure},
     weight::Nice,
 };
 
@@ -131,18 +131,27 @@ fn step(twin: &mut Twin, weather: Weather, word: u64) -> Option<usize> {
         11 => {
             let running = twin.running(q)?;
             twin.now += run_length(weather, &mut word);
-            twin.dequeue(running, Departure::Sleep);
+            twin.dequeue(running, if word.take(8) == 0 { Departure::Exit } else { Departure::Sleep });
             twin.reschedule(q)
         }
         // It comes, or goes in one of two ways.
         _ => match twin.home[i] {
             None => {
-                let arrival = if word.take(4) == 0 { Arrival::Fresh } else { Arrival::Returning };
+                let arrival = if word.take(4) == 0 { Arrival::Fresh } else { WOKEN };
                 if arrival == Arrival::Fresh {
                     twin.forget(i);
                 }
                 twin.enqueue(i, q, arrival);
                 if word.take(4) != 0 && twin.preempts(i, arrival) { twin.reschedule(q) } else { None }
+            }
+            Some(_) if twin.model[i].delayed => {
+                if word.take(4) == 0 {
+                    twin.give_up(i);
+                    return None;
+                }
+                twin.undelay(i);
+                let q = twin.home[i]?;
+                if word.take(4) != 0 && twin.preempts(i, Arrival::Undelayed) { twin.reschedule(q) } else { None }
             }
             Some(from) => {
                 if word.take(2) == 0 {
@@ -154,7 +163,7 @@ fn step(twin: &mut Twin, weather: Weather, word: u64) -> Option<usize> {
                     let new = params(weather, &mut word);
                     twin.set_params(i, new);
                 }
-                twin.enqueue(i, 1 - from, Arrival::Returning);
+                twin.enqueue(i, 1 - from, Arrival::Moved);
                 None
             }
         },
@@ -237,7 +246,8 @@ proptest! {
         let moved: Vec<_> = script.iter().enumerate().map(|(at, &word)| {
             if moves >> (at % 64) & 1 == 1 {
                 for side in &mut twin.sides {
-                    side.real.virtual_time();
+                    let running = side.real.members.running_key();
+                    side.real.eevdf().waiting.virtual_time(running);
                 }
                 twin.check();
             }

@@ -13,14 +13,12 @@
 
 use super::{
     machine::{MS, Machine, SECOND, idle, nice, with_slice},
-    twin::{Twin, USUAL_ORIGINS},
+    twin::{Twin, USUAL_ORIGINS, WOKEN, eevdf},
 };
 use crate::{
     entity::Key,
     params::{Policy, Slice, TaskParams},
-    policy::eevdf::{Arrival, Average, Departure},
-    queue::FairQueue,
-    sync::Spin,
+    policy::{Arrival, Departure, average::Average},
     vtime::{VSpan, VTime},
     weight::{Nice, Weight},
 };
@@ -120,7 +118,7 @@ fn of_equal_deadlines_the_one_that_waits_is_picked() {
     // Alike in everything, and the protection of the running one is over as soon as the other is preferred for its slice.
     twin.set_params(1 - first, with_slice(nice(0), 100_000));
     assert_eq!(twin.key(0).deadline, twin.key(1).deadline);
-    assert!(twin.preempts(1 - first, Arrival::Returning));
+    assert!(twin.preempts(1 - first, WOKEN));
     assert_eq!(twin.reschedule(0), Some(1 - first));
 }
 
@@ -133,7 +131,7 @@ fn a_lone_entity_is_not_asked_to_give_way() {
         twin.now += u64::from(TICK);
         assert!(!twin.charge(0));
     }
-    twin.enqueue(1, 0, Arrival::Returning);
+    twin.enqueue(1, 0, WOKEN);
     twin.now += u64::from(TICK);
     assert!(twin.charge(0));
 }
@@ -179,14 +177,14 @@ fn lag_survives_a_sleep_whoever_runs() {
                 let lag = twin.lag(0);
                 assert_ne!(lag, 0);
                 if first == 1 {
-                    twin.dequeue(0, Departure::Sleep);
+                    twin.sleep_at_once(0);
                 } else {
-                    twin.dequeue(0, Departure::Sleep);
+                    twin.sleep_at_once(0);
                     twin.start(second);
                 }
                 twin.now += 50 * MS;
                 twin.charge(0);
-                twin.enqueue(0, 0, Arrival::Returning);
+                twin.enqueue(0, 0, WOKEN);
                 assert!((twin.lag(0) - lag).abs() <= 2, "{mine:?} beside {others:?}: {lag} became {}", twin.lag(0));
             }
         }
@@ -203,7 +201,7 @@ fn v_stays_when_one_joins_or_leaves_at_lag_0() {
     let (v, lags) = (twin.sides[0].virtual_time(), [0, 1, 2].map(|i| twin.lag(i)));
     assert_eq!(twin.own(3).vlag, VSpan::ZERO);
     for _ in 0..3 {
-        twin.enqueue(3, 0, Arrival::Returning);
+        twin.enqueue(3, 0, WOKEN);
         assert_eq!((twin.sides[0].virtual_time(), [0, 1, 2].map(|i| twin.lag(i))), (v, lags));
         twin.dequeue(3, Departure::Sleep);
         assert_eq!((twin.sides[0].virtual_time(), [0, 1, 2].map(|i| twin.lag(i))), (v, lags));
@@ -220,7 +218,7 @@ fn an_entity_that_returns_to_an_empty_queue_starts_at_v() {
     assert_ne!(twin.own(1).vlag, VSpan::ZERO);
     twin.dequeue(0, Departure::Sleep);
     let v = twin.sides[0].virtual_time();
-    twin.enqueue(1, 0, Arrival::Returning);
+    twin.enqueue(1, 0, WOKEN);
     assert_eq!(twin.key(1).vruntime, v);
 }
 
@@ -234,11 +232,11 @@ fn a_heavy_entity_with_lag_joins_a_light_queue_without_overflow() {
         for i in [1, 2] {
             twin.dequeue(i, Departure::Sleep);
             assert_eq!(twin.own(i).vlag, of(-20).virtual_time(104 * MS), "clamped");
-            twin.enqueue(i, 0, Arrival::Returning);
+            twin.enqueue(i, 0, WOKEN);
             twin.dequeue(i, Departure::Move);
         }
         for i in [1, 2] {
-            twin.enqueue(i, 0, Arrival::Returning);
+            twin.enqueue(i, 0, WOKEN);
         }
         assert!(twin.reschedule(0).is_some_and(|picked| picked != 0));
     }
@@ -259,7 +257,7 @@ fn a_move_keeps_lag_and_the_rest_of_the_request() {
     let (lag, left) = (twin.lag(1), twin.key(1).deadline - twin.key(1).vruntime);
     twin.dequeue(1, Departure::Move);
     assert_eq!(i128::from(twin.own(1).vlag.get()), lag.min(i128::from(of(0).virtual_time(6_800_000).get())));
-    twin.enqueue(1, 1, Arrival::Returning);
+    twin.enqueue(1, 1, WOKEN);
     assert_eq!(twin.key(1).deadline - twin.key(1).vruntime, left);
 }
 
@@ -267,8 +265,8 @@ fn a_move_keeps_lag_and_the_rest_of_the_request() {
 fn a_sleep_ends_the_request() {
     let mut twin = busy(&[nice(0), nice(0)]);
     twin.now += MS;
-    twin.dequeue(0, Departure::Sleep);
-    twin.enqueue(0, 0, Arrival::Returning);
+    twin.sleep_at_once(0);
+    twin.enqueue(0, 0, WOKEN);
     assert_eq!((twin.key(0).deadline - twin.key(0).vruntime).get(), i64::from(BASE_SLICE));
 }
 
@@ -282,7 +280,7 @@ fn the_lag_limit_follows_the_longest_slice_of_the_queue() {
     assert!(lag > 20 * MS as i128);
     twin.dequeue(1, Departure::Sleep);
     assert_eq!(i128::from(twin.own(1).vlag.get()), lag);
-    twin.enqueue(1, 0, Arrival::Returning);
+    twin.enqueue(1, 0, WOKEN);
     twin.now += SECOND;
     twin.charge(0);
     twin.dequeue(1, Departure::Sleep);
@@ -340,7 +338,7 @@ fn a_heavy_entity_may_become_the_lightest_with_any_lag() {
     assert!((limit - 100_000..=limit).contains(&lag), "{lag} of {limit}");
     twin.dequeue(2, Departure::Sleep);
     twin.params[2] = idle();
-    twin.enqueue(2, 0, Arrival::Returning);
+    twin.enqueue(2, 0, WOKEN);
     assert!(twin.reschedule(0).is_some());
 }
 
@@ -421,7 +419,7 @@ fn a_clock_that_jumps_ahead_by_years_overflows_nothing() {
             twin.dequeue(1, Departure::Sleep);
             twin.now += jump;
             twin.charge(0);
-            twin.enqueue(1, 0, Arrival::Returning);
+            twin.enqueue(1, 0, WOKEN);
             assert_eq!(twin.lag(0), 0);
             let mut twin = busy(&[params, nice(0)]);
             twin.now += jump;
@@ -487,10 +485,10 @@ fn a_wakeup_preempts_only_with_an_earlier_deadline_and_lag() {
         twin.dequeue(i, Departure::Sleep);
     }
     twin.now += 100_000;
-    twin.enqueue(2, 0, Arrival::Returning);
-    assert!(!twin.preempts(2, Arrival::Returning), "a later deadline");
-    twin.enqueue(1, 0, Arrival::Returning);
-    assert!(twin.preempts(1, Arrival::Returning), "a shorter request and an earlier deadline");
+    twin.enqueue(2, 0, WOKEN);
+    assert!(!twin.preempts(2, WOKEN), "a later deadline");
+    twin.enqueue(1, 0, WOKEN);
+    assert!(twin.preempts(1, WOKEN), "a shorter request and an earlier deadline");
     assert_eq!(twin.reschedule(0), Some(1));
 }
 
@@ -501,8 +499,8 @@ fn a_wakeup_that_does_not_preempt_ends_protection_after_a_slice() {
     let asleep = 1;
     twin.dequeue(asleep, Departure::Sleep);
     twin.now += MS;
-    twin.enqueue(asleep, 0, Arrival::Returning);
-    assert!(!twin.preempts(asleep, Arrival::Returning));
+    twin.enqueue(asleep, 0, WOKEN);
+    assert!(!twin.preempts(asleep, WOKEN));
     let left = (twin.own(0).protected_until - twin.key(0).vruntime).get();
     assert!(left <= 50 * MS as i64);
     assert_eq!(twin.reschedule(0), Some(0));
@@ -514,12 +512,12 @@ fn policies_decide_about_wakeups_before_lag_does() {
     let long = |policy| TaskParams { policy, ..with_slice(nice(0), 100 * MS) };
     for (running, wakee, arrival, expected) in [
         (Policy::Idle, Policy::Normal, Arrival::Fresh, true),
-        (Policy::Idle, Policy::Batch, Arrival::Returning, true),
-        (Policy::Idle, Policy::Idle, Arrival::Returning, false),
-        (Policy::Normal, Policy::Idle, Arrival::Returning, false),
-        (Policy::Normal, Policy::Batch, Arrival::Returning, false),
-        (Policy::Batch, Policy::Normal, Arrival::Returning, true),
-        (Policy::Normal, Policy::Normal, Arrival::Returning, true),
+        (Policy::Idle, Policy::Batch, WOKEN, true),
+        (Policy::Idle, Policy::Idle, WOKEN, false),
+        (Policy::Normal, Policy::Idle, WOKEN, false),
+        (Policy::Normal, Policy::Batch, WOKEN, false),
+        (Policy::Batch, Policy::Normal, WOKEN, true),
+        (Policy::Normal, Policy::Normal, WOKEN, true),
     ] {
         let mut twin = twin(&[long(running), policy(wakee)]);
         twin.enqueue(0, 0, Arrival::Fresh);
@@ -609,13 +607,14 @@ fn a_yield_storm_does_not_hold_the_zero_point_back() {
 
 #[test]
 fn an_empty_queue_has_nobody_and_no_slice() {
-    let mut queue = FairQueue::<Spin>::new(BASE_SLICE, TICK);
-    assert_eq!(queue.nr(), 0);
-    assert!(queue.pick().is_none());
+    let mut queue = eevdf(BASE_SLICE, TICK);
+    assert_eq!(queue.nr_runnable(), 0);
+    assert!(queue.pick(0, |_| ()).is_none());
     assert!(!queue.charge(1000));
     queue.yield_running(2000);
-    queue.stop();
+    queue.stop(3000);
     assert_eq!(queue.virtual_time(), VTime::START);
-    assert_eq!((queue.slices.shortest(&queue.right), queue.slices.longest(&queue.right)), (None, None));
+    let there = &queue.members;
+    assert_eq!((there.slices.shortest(&there.right), there.slices.longest(&there.right)), (None, None));
     assert_eq!(queue.pick_failures(), 0);
 }

@@ -17,16 +17,50 @@ use std::{sync::Arc, vec::Vec};
 use super::{Entity, Queue, Verdict};
 use crate::{
     entity::{EntityRef, Key, Own, Place, SchedEntity},
-    params::TaskParams,
-    policy::eevdf::{Arrival, Average, Departure},
-    queue::FairQueue,
+    features::Switchable,
+    params::{Slice, TaskParams, Tunables},
+    policy::{Arrival, Departure, Protection, average::Average, eevdf::Eevdf},
+    queue::{AnyPolicy, FairQueue, Left},
     sync::Spin,
     vtime::VTime,
 };
 
+/// After a sleep on the same queue.
+pub(super) const WOKEN: Arrival = Arrival::Woken { from: None };
+
+/// The queue under test.
+pub(super) type Real = FairQueue<Spin, Switchable>;
+
+/// EEVDF with a base slice, in nanoseconds.
+pub(super) fn eevdf(base_slice: u32, tick: u32) -> Real {
+    let tunables = Tunables { base_slice: Slice::clamped(u64::from(base_slice)), ..Tunables::for_cpus(1) };
+    FairQueue::new(&tunables, tick)
+}
+
+impl Real {
+    pub(super) fn eevdf(&mut self) -> &mut Eevdf {
+        match &mut self.policy {
+            AnyPolicy::Eevdf(eevdf) => eevdf,
+            AnyPolicy::Cfs(_) => panic!("the queue is under CFS"),
+        }
+    }
+
+    pub(super) fn waiting(&self) -> Average {
+        match &self.policy {
+            AnyPolicy::Eevdf(eevdf) => eevdf.waiting,
+            AnyPolicy::Cfs(_) => panic!("the queue is under CFS"),
+        }
+    }
+
+    /// V, without moving the zero point.
+    pub(super) fn virtual_time(&self) -> VTime {
+        self.waiting().virtual_time(self.members.running_key())
+    }
+}
+
 /// A queue and its model.
 pub(super) struct Side {
-    pub real: FairQueue<Spin>,
+    pub real: Real,
     pub model: Queue,
     origin: u64,
 }
@@ -54,8 +88,8 @@ pub(super) struct Twin {
 
 impl Side {
     fn new(base_slice: u32, tick: u32, origin: u64) -> Self {
-        let mut real = FairQueue::new(base_slice, tick);
-        real.waiting = Average::starting_at(VTime::from_raw(origin));
+        let mut real = eevdf(base_slice, tick);
+        real.eevdf().waiting = Average::starting_at(VTime::from_raw(origin));
         Self { real, model: Queue::new(base_slice, tick), origin }
     }
 
@@ -65,8 +99,7 @@ impl Side {
 
     /// V, without moving the zero point.
     pub fn virtual_time(&self) -> VTime {
-        let mut copy = self.real.waiting;
-        copy.virtual_time(self.real.running_key())
+        self.real.virtual_time()
     }
 }
 
@@ -100,11 +133,11 @@ impl Twin {
     }
 
     pub fn key(&self, i: usize) -> Key {
-        self.entities[i].key(&self.sides[0].real.right)
+        self.entities[i].key(&self.sides[0].real.members.right)
     }
 
     pub fn own(&self, i: usize) -> Own {
-        self.entities[i].own(&self.sides[0].real.right)
+        self.entities[i].own(&self.sides[0].real.members.right)
     }
 
     pub fn received(&self, i: usize) -> u64 {
@@ -171,16 +204,58 @@ impl Twin {
     pub fn dequeue(&mut self, i: usize, departure: Departure) {
         let entity = self.reference(i);
         let side = &mut self.sides[self.home[i].unwrap()];
-        side.real.dequeue(entity, departure, self.now);
-        side.model.dequeue(&mut self.model, i, departure, self.now);
+        let left = side.real.dequeue(entity, departure, self.now);
+        let delayed = side.model.dequeue(&mut self.model, i, departure, self.now);
+        assert_eq!(left == Left::Delayed, delayed, "whether {i} sleeps on the queue");
+        if !delayed {
+            self.home[i] = None;
+        }
+        self.check();
+    }
+
+    /// Sleeps, and does not wait on.
+    pub fn sleep_at_once(&mut self, i: usize) {
+        self.dequeue(i, Departure::Sleep);
+        if self.model[i].delayed {
+            self.give_up(i);
+        }
+    }
+
+    pub fn undelay(&mut self, i: usize) {
+        let entity = self.reference(i);
+        let side = &mut self.sides[self.home[i].unwrap()];
+        side.real.undelay(entity, self.now);
+        side.model.undelay(&mut self.model, i, self.now);
+        self.check();
+    }
+
+    pub fn give_up(&mut self, i: usize) {
+        let entity = self.reference(i);
+        let side = &mut self.sides[self.home[i].unwrap()];
+        side.real.give_up(entity, self.now);
+        side.model.give_up(&mut self.model, i, self.now);
         self.home[i] = None;
         self.check();
     }
 
+    /// The delayed entities that left in a pick, in that order: each was one of those to be picked.
+    fn left_asleep(&mut self, q: usize, left: &[*mut SchedEntity<Spin>], protection: Protection) {
+        for &entity in left {
+            let i = self.entities.iter().position(|e| core::ptr::eq(Arc::as_ptr(e), entity)).unwrap();
+            let candidates = self.sides[q].model.candidates(&self.model, protection == Protection::Honoured);
+            assert!(candidates.contains(&i) && self.model[i].delayed, "{i} left, not one of {candidates:?} asleep");
+            self.sides[q].model.take_out(&mut self.model, i, Departure::Sleep);
+            self.home[i] = None;
+        }
+    }
+
     /// Asks who should run, and compares with everybody who may.
     pub fn pick(&mut self, q: usize) -> Option<usize> {
+        let mut left = Vec::new();
+        let picked = self.sides[q].real.pick(self.now, |entity| left.push(entity.as_ptr().as_ptr()));
+        let picked = picked.map(|entity| self.index(entity));
+        self.left_asleep(q, &left, Protection::Honoured);
         let candidates = self.sides[q].model.candidates(&self.model, true);
-        let picked = self.sides[q].real.pick().map(|entity| self.index(entity));
         match picked {
             Some(i) => assert!(candidates.contains(&i), "picked {i}, not one of {candidates:?}"),
             None => assert!(candidates.is_empty(), "picked nobody, not one of {candidates:?}"),
@@ -192,13 +267,14 @@ impl Twin {
     pub fn start(&mut self, i: usize) {
         let (entity, q) = (self.reference(i), self.home[i].unwrap());
         let side = &mut self.sides[q];
+        assert!(!self.model[i].delayed, "{i} runs asleep");
         side.real.start(entity, self.now);
         side.model.start(&mut self.model, i, self.now);
         self.check();
     }
 
     pub fn stop(&mut self, q: usize) {
-        self.sides[q].real.stop();
+        self.sides[q].real.stop(self.now);
         self.sides[q].model.stop();
         self.check();
     }
@@ -218,15 +294,22 @@ impl Twin {
 
     pub fn preempts(&mut self, wakee: usize, arrival: Arrival) -> bool {
         let (entity, q) = (self.reference(wakee), self.home[wakee].unwrap());
-        let side = &mut self.sides[q];
-        let verdict = side.model.preempts(&self.model, wakee, arrival);
-        let answer = side.real.preempts(entity, arrival);
+        let verdict = self.sides[q].model.verdict(&self.model, wakee, arrival);
+        let mut left = Vec::new();
+        let answer = self.sides[q].real.preempts(entity, arrival, |entity| left.push(entity.as_ptr().as_ptr()));
         match verdict {
-            Verdict::Certain(certain) => assert_eq!(answer, certain, "preemption by {wakee}"),
-            Verdict::Pick { wakee: may, other: may_not } => {
-                assert!(if answer { may } else { may_not }, "preemption by {wakee}: {answer}, {verdict:?}");
+            Verdict::Certain(certain) => {
+                assert_eq!(answer, certain, "preemption by {wakee}");
+                assert!(left.is_empty());
+            }
+            Verdict::Pick(protection) => {
+                self.left_asleep(q, &left, protection);
+                let candidates = self.sides[q].model.candidates(&self.model, protection == Protection::Honoured);
+                let (may, may_not) = (candidates.contains(&wakee), candidates.iter().any(|&i| i != wakee));
+                assert!(if answer { may } else { may_not }, "preemption by {wakee}: {answer}, {candidates:?}");
             }
         }
+        let side = &mut self.sides[q];
         side.model.preempted(&mut self.model, verdict, answer);
         self.check();
         answer
@@ -286,7 +369,7 @@ impl Twin {
         let (key, own, model) = (self.key(i), self.own(i), &self.model[i]);
         assert_eq!(self.received(i), model.sum_exec, "service of {i}");
         assert_eq!(own.on_rq, self.home[i].is_some());
-        assert_eq!(own.relative_deadline, model.relative);
+        assert_eq!((own.relative, own.delayed), (model.relative, model.delayed));
         assert_eq!(key.weight, model.weight);
         assert_eq!((key.slice, own.custom_slice, own.policy), (model.slice, model.custom, model.policy));
         let Some(q) = self.home[i] else {
@@ -301,6 +384,9 @@ impl Twin {
             }
             return;
         };
+        if model.delayed {
+            assert_eq!(i128::from(own.vlag.get()), model.lag, "lag of {i}, which is delayed");
+        }
         let side = &self.sides[q];
         assert_eq!(key.vruntime, side.raw(model.vruntime), "vruntime of {i}");
         assert_eq!(key.deadline, side.raw(model.deadline), "deadline of {i}");
@@ -320,11 +406,11 @@ impl Side {
         let v = self.virtual_time();
         assert_eq!(v, self.raw(model.virtual_time(all)), "V");
         let waiting = || model.members.iter().copied().filter(|&i| Some(i) != model.running);
-        assert_eq!(real.waiting.weight(), waiting().map(|i| u64::from(all[i].weight.get())).sum(), "W");
+        assert_eq!(real.waiting().weight(), waiting().map(|i| u64::from(all[i].weight.get())).sum(), "W");
         // S and the sum of all lags, from the queue's own virtual times, which `check_entity` compares one by one.
-        let zero = real.waiting.zero();
+        let zero = real.waiting().zero();
         let moment = |i: usize, from: VTime| all[i].w() * i128::from((self.raw(all[i].vruntime) - from).get());
-        assert_eq!(i128::from(real.waiting.sum()), waiting().map(|i| moment(i, zero)).sum(), "S");
+        assert_eq!(i128::from(real.waiting().sum()), waiting().map(|i| moment(i, zero)).sum(), "S");
         let lags: i128 = model.members.iter().map(|&i| -moment(i, v)).sum();
         let total = model.total_weight(all);
         assert!(lags <= 0 && -lags < total.max(1), "the lags sum to {lags} at weight {total}");
@@ -332,12 +418,16 @@ impl Side {
             let distance = (self.raw(all[i].vruntime) - zero).get().abs();
             assert!(distance <= reach, "{i} is {distance} from the zero point");
         }
-        assert_eq!(real.nr() as usize, model.members.len());
-        assert_eq!(real.timeline.len() as usize, waiting().count());
-        assert_eq!(real.running.is_some(), model.running.is_some());
-        real.timeline.check(&real.right);
-        assert_eq!(real.slices.shortest(&real.right), model.shortest(all), "shortest slice");
-        assert_eq!(real.slices.longest(&real.right), model.longest(all), "longest slice");
+        let there = &real.members;
+        let asleep = model.members.iter().filter(|&&i| all[i].delayed).count();
+        assert_eq!((there.nr as usize, there.nr_delayed as usize), (model.members.len(), asleep));
+        assert_eq!(real.nr_runnable() as usize, model.members.len() - asleep);
+        assert_eq!(i128::from(there.weight), total);
+        assert_eq!(there.timeline.len() as usize, waiting().count());
+        assert_eq!(there.running.is_some(), model.running.is_some());
+        there.timeline.check(&there.right);
+        assert_eq!(there.slices.shortest(&there.right), model.shortest(all), "shortest slice");
+        assert_eq!(there.slices.longest(&there.right), model.longest(all), "longest slice");
         assert_eq!(real.pick_failures(), 0);
     }
 }
