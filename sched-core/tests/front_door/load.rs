@@ -137,3 +137,28 @@ fn a_crowd_that_comes_and_goes_leaves_no_load() {
         assert_eq!((load.load_avg(), load.runnable_avg(), load.util_avg(), load.util_est()), (0, 0, 0, 0));
     }
 }
+
+#[test]
+fn the_estimate_of_a_delayed_sleeper_is_taken_off_once() {
+    // Linux 6.12 took it off at the sleep and again when the sleeper left at last.
+    let m = machine(1);
+    let (debtor, other) = (m.cpu(0).spawn("debtor"), m.cpu(0).spawn("other"));
+    m.cpu(0).leave_interrupt();
+    run(&m, 0, 100);
+    // Both know what they use.
+    m.cpu(0).block();
+    m.cpu(0).block();
+    m.cpu(0).wake(&debtor);
+    m.cpu(0).wake(&other);
+    m.cpu(0).leave_interrupt();
+    let all = m.load(CpuId(0)).util_est();
+    m.cpu(0).tick_until_runs(&debtor);
+    m.advance(2 * MS);
+    m.cpu(0).block();
+    assert!(m.load_of(&debtor).is_some(), "it owes nothing: the test is wrong");
+    let one = m.load(CpuId(0)).util_est();
+    assert!(one > 0 && one < all, "{one} of {all}");
+    run(&m, 0, 10);
+    assert!(m.load_of(&debtor).is_none(), "it still owes: the test is wrong");
+    assert_eq!(m.load(CpuId(0)).util_est(), one);
+}

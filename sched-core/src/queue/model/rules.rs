@@ -618,3 +618,133 @@ fn an_empty_queue_has_nobody_and_no_slice() {
     assert_eq!((there.slices.shortest(&there.right), there.slices.longest(&there.right)), (None, None));
     assert_eq!(queue.pick_failures(), 0);
 }
+
+// Delayed sleepers.
+
+/// 0 ran ahead of 1 and fell asleep: it is delayed, and 1 runs.
+fn indebted(mine: TaskParams, other: TaskParams) -> Twin {
+    let mut twin = busy(&[mine, other]);
+    twin.now += 3 * MS;
+    twin.dequeue(0, Departure::Sleep);
+    assert!(twin.own(0).delayed);
+    assert_eq!(twin.reschedule(0), Some(1));
+    twin
+}
+
+#[test]
+fn delay_pays_a_debt_and_earns_nothing() {
+    // Linux 6.12: an entity that slept its negative lag away on the queue came back with positive lag.
+    let mut twin = indebted(nice(0), nice(0));
+    let debt = twin.own(0).vlag;
+    assert!(debt < VSpan::ZERO);
+    twin.now += MS;
+    twin.charge(0);
+    twin.undelay(0);
+    assert!(twin.own(0).vlag > debt && twin.own(0).vlag <= VSpan::ZERO, "{:?}", twin.own(0).vlag);
+
+    let mut twin = indebted(nice(0), nice(0));
+    twin.now += 50 * MS;
+    twin.charge(0);
+    assert!(twin.lag(0) > 0, "it waits long enough to be owed something, were it awake");
+    twin.undelay(0);
+    assert_eq!(twin.own(0).vlag, VSpan::ZERO);
+    assert!(twin.lag(0).abs() <= 1);
+}
+
+#[test]
+fn a_debt_does_not_grow_while_its_owner_sleeps() {
+    let mut twin = busy(&[nice(0), nice(0), nice(0)]);
+    twin.stop(0);
+    twin.start(2);
+    twin.now += 6 * MS;
+    twin.charge(0);
+    twin.stop(0);
+    twin.start(0);
+    twin.now += 4 * MS;
+    twin.dequeue(0, Departure::Sleep);
+    assert!(twin.own(0).delayed);
+    let debt = twin.own(0).vlag;
+    // One who is further ahead leaves: V goes back.
+    twin.dequeue(2, Departure::Move);
+    assert!(twin.lag(0) < i128::from(debt.get()), "V did not go back: the test is wrong");
+    twin.undelay(0);
+    assert_eq!(twin.own(0).vlag, debt);
+}
+
+#[test]
+fn a_delayed_entity_that_is_picked_leaves_and_the_pick_goes_on() {
+    let mut twin = indebted(nice(0), nice(0));
+    twin.now += 20 * MS;
+    assert_eq!(twin.reschedule(0), Some(1));
+    assert_eq!(twin.home[0], None, "its debt is paid");
+    assert_eq!(twin.own(0).vlag, VSpan::ZERO);
+}
+
+#[test]
+fn a_buddy_is_never_asleep() {
+    // Linux 6.12: the preferred next entity was a delayed one.
+    let mut twin = busy(&[nice(0), nice(0), nice(0)]);
+    twin.now += 3 * MS;
+    twin.charge(0);
+    let q = &mut twin.sides[0].real;
+    q.members.next_buddy = q.members.running;
+    twin.dequeue(0, Departure::Sleep);
+    assert!(twin.own(0).delayed);
+    assert_eq!(twin.sides[0].real.members.next_buddy, None);
+}
+
+#[test]
+fn a_delayed_entity_may_be_reweighted() {
+    // The debt in units of service stays: what it fell asleep with is scaled too.
+    for (from, to) in [(nice(0), nice(19)), (nice(19), nice(-20)), (nice(0), idle())] {
+        let mut twin = indebted(from, nice(0));
+        let debt = twin.own(0).vlag.get() * i64::from(from.weight().get());
+        twin.set_params(0, to);
+        let after = twin.own(0).vlag.get() * i64::from(to.weight().get());
+        assert!((after - debt).abs() <= i64::from(to.weight().get()), "{debt} became {after}");
+        twin.undelay(0);
+    }
+}
+
+// What users saw.
+
+#[test]
+fn the_weights_are_those_of_who_is_there() {
+    // DragonOS#1977: the current entity was subtracted from sums that it was not in.
+    let mut twin = busy(&[nice(0), nice(5), nice(-5)]);
+    let weights = |twin: &Twin| (twin.sides[0].real.members.weight, twin.sides[0].real.waiting().weight());
+    assert_eq!(weights(&twin), (1024 + 335 + 3121, 335 + 3121));
+    twin.stop(0);
+    assert_eq!(weights(&twin), (1024 + 335 + 3121, 1024 + 335 + 3121));
+    twin.start(2);
+    assert_eq!(weights(&twin), (1024 + 335 + 3121, 1024 + 335));
+    twin.dequeue(2, Departure::Exit);
+    assert_eq!(weights(&twin), (1024 + 335, 1024 + 335));
+}
+
+#[test]
+fn everybody_is_placed_within_its_limit_on_every_path() {
+    // deepin-community/kernel#1175: entities were placed far from V, and waited for seconds.
+    let within = |twin: &Twin, i: usize, path: &str| {
+        let longest = u64::from(twin.sides[twin.home[i].unwrap()].real.members.longest_slice());
+        let limit = i128::from(twin.params[i].weight().virtual_time(longest + u64::from(TICK)).get());
+        assert!(twin.lag(i).abs() <= limit + 2, "{path}: {} is beyond {limit}", twin.lag(i));
+    };
+    for mine in [nice(-20), nice(0), nice(19), idle()] {
+        for other in [nice(-20), nice(19)] {
+            let mut twin = busy(&[mine, other]);
+            // Far more than a request at once, as on a CPU whose tick was late.
+            twin.now += 500 * MS;
+            twin.sleep_at_once(0);
+            twin.enqueue(0, 0, WOKEN);
+            within(&twin, 0, "wake-up");
+            twin.dequeue(0, Departure::Move);
+            twin.enqueue(0, 1, Arrival::Moved);
+            within(&twin, 0, "move");
+            twin.dequeue(0, Departure::Move);
+            twin.enqueue(0, 0, Arrival::Moved);
+            twin.set_params(0, nice(3));
+            within(&twin, 0, "reweight");
+        }
+    }
+}
