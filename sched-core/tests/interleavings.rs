@@ -92,6 +92,62 @@ fn of_two_wakers_one_wakes_and_the_task_is_queued_once() {
 }
 
 #[test]
+fn a_delayed_sleeper_is_woken_once_whatever_comes_first() {
+    for turn in ["its turn comes", "the other blocks"] {
+        check(move || {
+            let m = Machine::new(3);
+            let [debtor, other] = m.delayed();
+            let woken = Arc::new(Plain::new(0));
+            let waker = |cpu: u32| -> Box<dyn FnOnce() + Send> {
+                let (debtor, woken) = (debtor.clone(), woken.clone());
+                Box::new(move || {
+                    let answer = m.cpu(cpu).wake(&debtor);
+                    woken.fetch_add(u64::from(answer == Woken::Yes), SeqCst);
+                    m.cpu(cpu).leave_interrupt();
+                })
+            };
+            let owner = Box::new(move || {
+                m.advance(20_000_000);
+                if turn == "the other blocks" {
+                    m.cpu(0).block();
+                } else {
+                    m.cpu(0).switch(Reason::Preempt);
+                }
+                m.cpu(0).leave_interrupt();
+            });
+            together(vec![owner, waker(1), waker(2)]);
+            assert_eq!(woken.load(SeqCst), 1, "one sleep, one wake-up");
+            assert_eq!(debtor.sched.state(), TaskState::Runnable);
+            m.drain(&[debtor, other]);
+        });
+    }
+}
+
+#[test]
+fn a_delayed_sleeper_that_must_leave_is_found_by_its_waker() {
+    check(|| {
+        let m = Machine::new(3);
+        let [debtor, other] = m.delayed();
+        let (moved, woken) = (debtor.clone(), debtor.clone());
+        together(vec![
+            Box::new(move || {
+                m.advance(20_000_000);
+                m.cpu(0).switch(Reason::Preempt);
+                m.cpu(0).leave_interrupt();
+            }),
+            Box::new(move || m.cpu(1).set_affinity(&moved, &[2])),
+            Box::new(move || {
+                assert_eq!(m.cpu(2).wake(&woken), Woken::Yes);
+                m.cpu(2).leave_interrupt();
+            }),
+        ]);
+        assert_eq!(debtor.sched.state(), TaskState::Runnable);
+        let ran_on = m.drain(&[debtor, other]);
+        assert_eq!(ran_on[0], 2, "it runs where it may not");
+    });
+}
+
+#[test]
 fn a_task_ends_up_where_the_last_mask_allows_it() {
     for begin in ["running", "preempted", "blocked"] {
         check(move || {

@@ -162,6 +162,22 @@ impl Machine {
         (0..self.cpus).map(|cpu| self.sched.nr_running(CpuId(cpu))).collect()
     }
 
+    /// Lets time pass.
+    pub fn advance(self, nanos: u64) {
+        self.sched.platform().now.fetch_add(nanos, Relaxed);
+    }
+
+    /// A task that fell asleep on CPU 0 in debt, and one that runs there and is owed what the first one owes.
+    pub fn delayed(self) -> [Arc<Task>; 2] {
+        let (debtor, other) = (self.running(), task());
+        self.cpu(0).spawn(&other, &[0]);
+        self.advance(2_000_000);
+        assert!(self.cpu(0).block());
+        assert!(self.cpu(0).runs(&other));
+        assert!(self.sched.task_load(&self.cpu(0).irq(), &debtor).is_some(), "it owes nothing: the scenario is wrong");
+        [debtor, other]
+    }
+
     /// A task that runs on CPU 0 and may run there only.
     pub fn running(self) -> Arc<Task> {
         let task = task();
