@@ -63,9 +63,10 @@ impl Eevdf {
         weight.virtual_time(u64::from(members.longest_slice()) + u64::from(self.tick))
     }
 
-    /// V - v within its limit. A delayed entity has no more debt than it fell asleep with, and no credit.
-    fn lag<F: Family, X: FeatureSet>(&mut self, members: &Members<F, X>, key: &Key, own: &Own) -> VSpan {
-        let lag = (self.virtual_time(members) - key.vruntime).clamp_to(self.lag_limit(members, key.weight));
+    /// V - v within its limit, given `unlimited`. A delayed entity has no more debt than it fell asleep with, and no credit.
+    #[inline]
+    fn lag<F: Family, X: FeatureSet>(&self, members: &Members<F, X>, key: &Key, own: &Own, unlimited: VSpan) -> VSpan {
+        let lag = unlimited.clamp_to(self.lag_limit(members, key.weight));
         match own.delayed {
             false => lag,
             true if members.on(Feature::DelayZero) => lag.max(own.vlag).min(VSpan::ZERO),
@@ -139,7 +140,8 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
 
     #[inline]
     fn takes_along(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) {
-        own.vlag = self.lag(members, key, own);
+        let unlimited = self.virtual_time(members) - key.vruntime;
+        own.vlag = self.lag(members, key, own, unlimited);
         if departure == Departure::Move && members.on(Feature::PlaceRelDeadline) {
             key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime);
             own.relative = true;
@@ -149,8 +151,9 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
     fn has_left(&mut self, _: &mut Members<F, X>, _: EntityRef<F>) {}
 
     fn settles(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own) -> bool {
-        own.vlag = self.lag(members, key, own);
-        own.vlag != self.virtual_time(members) - key.vruntime
+        let unlimited = self.virtual_time(members) - key.vruntime;
+        own.vlag = self.lag(members, key, own, unlimited);
+        own.vlag != unlimited
     }
 
     #[inline]
