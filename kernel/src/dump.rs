@@ -6,7 +6,7 @@
 //! # How it works
 //! A file lies between `--- begin PATH` and `--- end PATH lines=N crc32=XXXXXXXX`;
 //! the checksum is that of IEEE 802.3 over all bytes between the two lines.
-//! A file belongs to a hook and is there only while the hook is on.
+//! A file may belong to a hook, and then it is there only while the hook is on.
 //!
 //! # Invariants
 //! 1. What is framed ends in a line feed, so that the frame's own lines stand alone.
@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::param::{Cuts, Hook, HookState};
+use crate::rules::Asked;
 
 /// A file of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum File {
     Schedstat,
     /// How long tasks waited for a CPU.
     PressureCpu,
+    /// The features of the scheduler, and which of them are on.
+    Features,
 }
 
 /// A file with its frame.
@@ -39,21 +42,23 @@ pub struct Framed<'a> {
 
 impl File {
     /// Every file there is.
-    pub const ALL: [Self; 2] = [Self::Schedstat, Self::PressureCpu];
+    pub const ALL: [Self; 3] = [Self::Schedstat, Self::PressureCpu, Self::Features];
 
     /// Its name.
     pub fn path(self) -> &'static str {
         match self {
             Self::Schedstat => "/proc/schedstat",
             Self::PressureCpu => "/proc/pressure/cpu",
+            Self::Features => "/sys/kernel/debug/sched/features",
         }
     }
 
-    /// The hook it belongs to.
-    pub fn hook(self) -> Hook {
+    /// The hook it belongs to, if any.
+    pub fn hook(self) -> Option<Hook> {
         match self {
-            Self::Schedstat => Hook::Schedstats,
-            Self::PressureCpu => Hook::Psi,
+            Self::Schedstat => Some(Hook::Schedstats),
+            Self::PressureCpu => Some(Hook::Psi),
+            Self::Features => None,
         }
     }
 }
@@ -73,9 +78,12 @@ impl fmt::Display for Framed<'_> {
 }
 
 /// The files that `dump` asks for, each once; `say` gets one line for each that cannot be had.
+///
+/// If it asks for none in particular: those of the hooks that are on, and the features if they were `asked` to change.
 pub fn chosen(
     dump: Option<&[u8]>,
     state: impl Fn(Hook) -> HookState,
+    asked: &Asked,
     say: &mut dyn FnMut(fmt::Arguments<'_>),
 ) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
@@ -85,18 +93,23 @@ pub fn chosen(
         }
     };
     let mut unknown = Cuts::default();
-    let is_on = |file: &File| state(file.hook()) == HookState::On;
-    for item in dump.unwrap_or(b"all").split(|&byte| byte == b',') {
+    let is_there = |file: &File| file.hook().is_none_or(|hook| state(hook) == HookState::On);
+    let Some(list) = dump else {
+        let by_default = |file: &File| *file != File::Features || !asked.is_empty();
+        File::ALL.into_iter().filter(is_there).filter(by_default).for_each(add);
+        return files;
+    };
+    for item in list.split(|&byte| byte == b',') {
         match item {
-            b"all" => File::ALL.into_iter().filter(is_on).for_each(&mut add),
+            b"all" => File::ALL.into_iter().filter(is_there).for_each(&mut add),
             b"none" => {}
             _ => match File::ALL.into_iter().find(|file| file.path().as_bytes() == item) {
-                Some(file) => match (file.path(), file.hook(), state(file.hook())) {
-                    (_, _, HookState::On) => add(file),
-                    (path, hook, HookState::Off) => {
+                Some(file) => match (file.path(), file.hook().map(|hook| (hook, state(hook)))) {
+                    (_, None | Some((_, HookState::On))) => add(file),
+                    (path, Some((hook, HookState::Off))) => {
                         say(format_args!("dump: {path} is not there: {} turns it on", hook.switch()));
                     }
-                    (path, hook, HookState::NotBuilt) => {
+                    (path, Some((hook, HookState::NotBuilt))) => {
                         let name = hook.name();
                         say(format_args!(
                             "dump: {path} is not there: build with {name} (see --build) and say {}",
@@ -109,8 +122,8 @@ pub fn chosen(
         }
     }
     if !unknown.is_empty() {
-        let [first, second] = File::ALL.map(File::path);
-        say(format_args!("dump: no such file: {unknown}; accepted: {first}, {second}, all, none"));
+        let [first, second, third] = File::ALL.map(File::path);
+        say(format_args!("dump: no such file: {unknown}; accepted: {first}, {second}, {third}, all, none"));
     }
     files
 }
@@ -123,7 +136,8 @@ mod tests {
     fn with(dump: Option<&str>, states: [HookState; 2]) -> (Vec<File>, Vec<String>) {
         let mut lines = Vec::new();
         let state = |hook| states[(hook == Hook::Psi) as usize];
-        let files = chosen(dump.map(str::as_bytes), state, &mut |line| lines.push(line.to_string()));
+        let nothing = Asked::default();
+        let files = chosen(dump.map(str::as_bytes), state, &nothing, &mut |line| lines.push(line.to_string()));
         (files, lines)
     }
 
@@ -131,14 +145,31 @@ mod tests {
 
     #[test]
     fn files_of_hooks_that_are_on_are_dumped() {
-        for dump in [None, Some("all")] {
-            assert_eq!(with(dump, ON), (File::ALL.to_vec(), vec![]));
-            assert_eq!(with(dump, [HookState::On, HookState::Off]), (vec![File::Schedstat], vec![]));
-            assert_eq!(with(dump, [HookState::NotBuilt; 2]), (vec![], vec![]));
-        }
+        assert_eq!(with(None, ON), (vec![File::Schedstat, File::PressureCpu], vec![]));
+        assert_eq!(with(None, [HookState::On, HookState::Off]), (vec![File::Schedstat], vec![]));
+        assert_eq!(with(None, [HookState::NotBuilt; 2]), (vec![], vec![]));
+        assert_eq!(with(Some("all"), ON), (File::ALL.to_vec(), vec![]));
+        assert_eq!(
+            with(Some("all"), [HookState::Off, HookState::On]),
+            (vec![File::PressureCpu, File::Features], vec![])
+        );
         assert_eq!(with(Some("none"), ON), (vec![], vec![]));
         let twice = "/proc/pressure/cpu,/proc/schedstat,/proc/pressure/cpu,all";
-        assert_eq!(with(Some(twice), ON), (vec![File::PressureCpu, File::Schedstat], vec![]));
+        assert_eq!(with(Some(twice), ON), (vec![File::PressureCpu, File::Schedstat, File::Features], vec![]));
+    }
+
+    #[test]
+    fn features_are_there_always_and_dumped_if_they_were_changed() {
+        let features = vec![File::Features];
+        assert_eq!(
+            with(Some("/sys/kernel/debug/sched/features"), [HookState::NotBuilt; 2]),
+            (features.clone(), vec![])
+        );
+        let asked = |list: &[u8]| Asked::read(Some(list), &mut |_| {});
+        let by_default = |asked| chosen(None, |_| HookState::Off, &asked, &mut |line| panic!("{line}"));
+        assert_eq!(by_default(asked(b"NEXT_BUDDY")), features);
+        assert_eq!(by_default(asked(b"NEXT_BUDY")), []);
+        assert_eq!(chosen(Some(b"none"), |_| HookState::On, &asked(b"NEXT_BUDDY"), &mut |_| {}), []);
     }
 
     #[test]
@@ -151,7 +182,8 @@ mod tests {
                 [
                     "dump: /proc/schedstat is not there: schedstats=enable turns it on",
                     "dump: /proc/pressure/cpu is not there: build with psi (see --build) and say psi=1",
-                    "dump: no such file: '/proc/stat', ''; accepted: /proc/schedstat, /proc/pressure/cpu, all, none",
+                    "dump: no such file: '/proc/stat', ''; accepted: /proc/schedstat, /proc/pressure/cpu, \
+                     /sys/kernel/debug/sched/features, all, none",
                 ]
                 .map(String::from)
                 .to_vec()
@@ -176,7 +208,7 @@ mod tests {
         #[test]
         fn no_list_panics(dump in proptest::collection::vec(any::<u8>(), 0..2048)) {
             let mut lines = Vec::new();
-            chosen(Some(&dump), |_| HookState::Off, &mut |line| lines.push(line.to_string()));
+            chosen(Some(&dump), |_| HookState::Off, &Asked::default(), &mut |line| lines.push(line.to_string()));
             for line in lines {
                 prop_assert!(!line.contains('\n') && line.len() < 16 * 1024);
             }

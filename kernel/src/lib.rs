@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`param`] | the command line | [`param::Settings`] and lines about what was wrong |
 //! | [`plan`] | `run=` | workloads with checked options, or why not |
+//! | [`rules`] | `sched_features=` and the algorithm | the features to change, and a line that names the algorithm |
 //! | [`figures`] | nanoseconds and counts | the tools' output and the `bench` line |
 //! | [`dump`] | `dump=` | the files to print, and their frames |
 //!
@@ -27,6 +28,7 @@ pub mod dump;
 pub mod figures;
 pub mod param;
 pub mod plan;
+pub mod rules;
 
 // Of the machine layer, but as pure as the rest: its tests run here.
 #[cfg(test)]

@@ -50,6 +50,7 @@ mod workload;
 use boot::BootInfo;
 use boot::cmdline::Text;
 use kernel::param::{Built, read};
+use kernel::rules::Asked;
 
 boot::entry!(kernel_main);
 
@@ -61,6 +62,7 @@ fn kernel_main(info: &'static BootInfo) -> ! {
     unsafe { smp::start_boot_cpu(info) };
 
     let settings = read(info.cmdline, Built::here(), &mut |line| println!("{line}"));
+    let asked = Asked::read(settings.features, &mut |line| println!("{line}"));
     let selftest = settings.selftest.map(|name| core::str::from_utf8(name).unwrap_or("?"));
     let thread_test = selftest.and_then(selftest::threads::find);
     let machine_test = selftest.filter(|_| thread_test.is_none());
@@ -73,9 +75,11 @@ fn kernel_main(info: &'static BootInfo) -> ! {
     if let Some(name) = machine_test {
         selftest::run(name)
     }
-    sched::start(config::gates(settings.schedstats, settings.psi), move || match thread_test {
-        Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
-        None => workload::main(&settings, info.cmdline),
+    sched::start(settings.algorithm, config::gates(settings.schedstats, settings.psi), asked.clone(), move || {
+        match thread_test {
+            Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
+            None => workload::main(&settings, &asked, info.cmdline),
+        }
     })
 }
 

@@ -6,7 +6,7 @@
 //! # How it works
 //! The line is split by Linux's conventions ([`boot::cmdline`]) and applied from left to right, so the last good value wins.
 //! A value that is not accepted changes nothing and costs one line, which names what is used instead.
-//! Keys that nobody knows, that come in a later kernel, or whose hook is not compiled in are gathered: one line for each of
+//! Keys that nobody knows, that come in a later kernel, or whose part is not compiled in are gathered: one line for each of
 //! the three kinds.
 //!
 //! # Invariants
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use boot::cmdline::{Text, params, parse_bool, parse_unsigned, parse_word};
-use sched_core::State;
+use sched_core::{Algorithm, State};
 
 /// How many bytes of a value are shown.
 const SHOWN_BYTES: usize = 48;
@@ -47,6 +47,15 @@ pub enum HookState {
     On,
 }
 
+/// What may not be compiled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A hook.
+    Hook(Hook),
+    /// Features of the scheduler that can be changed.
+    Debug,
+}
+
 /// What is compiled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Built {
@@ -56,6 +65,8 @@ pub struct Built {
     pub psi: bool,
     /// Pressure is on unless the command line says otherwise.
     pub psi_default_enabled: bool,
+    /// Features of the scheduler can be changed.
+    pub debug: bool,
 }
 
 /// What the command line asks for.
@@ -65,6 +76,10 @@ pub struct Settings<'a> {
     pub schedstats: State,
     /// Whether pressure is measured.
     pub psi: State,
+    /// How the CPUs are shared.
+    pub algorithm: Algorithm,
+    /// The list of features to change, for [`crate::rules`].
+    pub features: Option<&'a [u8]>,
     /// How many CPUs to start at most.
     pub max_cpus: usize,
     /// The list of workloads, for [`crate::plan`].
@@ -107,8 +122,8 @@ pub struct Parameter {
     pub what: &'static str,
     /// For whom it is.
     pub audience: Audience,
-    /// The hook without which it means nothing.
-    hook: Option<Hook>,
+    /// The part without which it means nothing.
+    part: Option<Part>,
     set: for<'a> fn(&mut Settings<'a>, &'a [u8]) -> Result<(), Refused>,
     show: fn(&Settings<'_>, &mut fmt::Formatter<'_>) -> fmt::Result,
 }
@@ -123,14 +138,14 @@ enum Refused {
 }
 
 /// Every parameter there is.
-pub static TABLE: [Parameter; 9] = [
+pub static TABLE: [Parameter; 10] = [
     Parameter {
         name: "schedstats",
         accepts: "enable or disable",
         default: "disable",
         what: "Turns the scheduler's counters on.",
         audience: Audience::Users,
-        hook: Some(Hook::Schedstats),
+        part: Some(Part::Hook(Hook::Schedstats)),
         set: |settings, value| {
             settings.schedstats = state(word(value, &["disable", "enable"])? == 1);
             Ok(())
@@ -143,7 +158,7 @@ pub static TABLE: [Parameter; 9] = [
         default: "0, or 1 if built with psi-default-enabled",
         what: "Turns the measurement of CPU pressure on.",
         audience: Audience::Users,
-        hook: Some(Hook::Psi),
+        part: Some(Part::Hook(Hook::Psi)),
         set: |settings, value| {
             settings.psi = state(parse_bool(value).map_err(|_| Refused::Value)?);
             Ok(())
@@ -156,7 +171,7 @@ pub static TABLE: [Parameter; 9] = [
         default: "all",
         what: "Limits how many CPUs are started.",
         audience: Audience::Users,
-        hook: None,
+        part: None,
         set: |settings, value| {
             settings.max_cpus = parse_unsigned(value, 1..=65_535).map_err(|_| Refused::Value)? as usize;
             Ok(())
@@ -172,7 +187,7 @@ pub static TABLE: [Parameter; 9] = [
         default: "pipe,messaging",
         what: "Names the workloads to run, one after another.",
         audience: Audience::Users,
-        hook: None,
+        part: None,
         set: |settings, value| {
             settings.run = not_empty(value)?;
             Ok(())
@@ -182,10 +197,10 @@ pub static TABLE: [Parameter; 9] = [
     Parameter {
         name: "dump",
         accepts: "a comma list of kernel files, all, or none",
-        default: "those of the hooks that are on",
+        default: "those of the hooks that are on, and the features if they were changed",
         what: "Names the kernel files to print at the end.",
         audience: Audience::Users,
-        hook: None,
+        part: None,
         set: |settings, value| {
             settings.dump = Some(not_empty(value)?);
             Ok(())
@@ -198,7 +213,7 @@ pub static TABLE: [Parameter; 9] = [
         default: "poweroff",
         what: "Says what happens after the last line.",
         audience: Audience::Users,
-        hook: None,
+        part: None,
         set: |settings, value| {
             let chosen = word(value, &["poweroff", "halt", "shell"])?;
             settings.end = if chosen == 1 { End::Halt } else { End::PowerOff };
@@ -212,9 +227,26 @@ pub static TABLE: [Parameter; 9] = [
         default: "eevdf",
         what: "Chooses the algorithm.",
         audience: Audience::Users,
-        hook: None,
-        set: |_, value| not_yet_unless(word(value, &["eevdf", "cfs"])? == 0),
-        show: |_, f| f.write_str("eevdf"),
+        part: None,
+        set: |settings, value| {
+            let chosen = word(value, &["eevdf", "cfs"])?;
+            settings.algorithm = if chosen == 1 { Algorithm::Cfs } else { Algorithm::Eevdf };
+            Ok(())
+        },
+        show: |settings, f| f.write_str(if settings.algorithm == Algorithm::Cfs { "cfs" } else { "eevdf" }),
+    },
+    Parameter {
+        name: "sched_features",
+        accepts: "a comma list of NAME or NO_NAME, with names as in /sys/kernel/debug/sched/features",
+        default: "the built-in ones",
+        what: "Turns features of the scheduler on or off, in order.",
+        audience: Audience::Users,
+        part: Some(Part::Debug),
+        set: |settings, value| {
+            settings.features = Some(not_empty(value)?);
+            Ok(())
+        },
+        show: |settings, f| write!(f, "{}", Cut(settings.features.unwrap_or(b"the built-in ones"))),
     },
     Parameter {
         name: "schedstat_version",
@@ -222,7 +254,7 @@ pub static TABLE: [Parameter; 9] = [
         default: "17",
         what: "Chooses the format of /proc/schedstat.",
         audience: Audience::Users,
-        hook: None,
+        part: None,
         set: |_, value| not_yet_unless(word(value, &["17", "16", "15"])? == 0),
         show: |_, f| f.write_str("17"),
     },
@@ -232,7 +264,7 @@ pub static TABLE: [Parameter; 9] = [
         default: "none",
         what: "Runs a test of the machine layer in place of workloads.",
         audience: Audience::Tests,
-        hook: None,
+        part: None,
         set: |settings, value| {
             settings.selftest = Some(not_empty(value)?);
             Ok(())
@@ -242,7 +274,7 @@ pub static TABLE: [Parameter; 9] = [
 ];
 
 /// Parameters of the interface that come in a later kernel; a name that ends in a dot is a beginning.
-const NOT_YET: [&str; 4] = ["latencytop", "sched_features", "trace_event", "sysctl."];
+const NOT_YET: [&str; 3] = ["latencytop", "trace_event", "sysctl."];
 
 /// The beginning of a text that may be long and may hold any bytes.
 #[derive(Clone, Copy, Debug)]
@@ -277,14 +309,16 @@ impl Built {
             schedstats: cfg!(feature = "schedstats"),
             psi: cfg!(feature = "psi"),
             psi_default_enabled: cfg!(feature = "psi-default-enabled"),
+            debug: cfg!(feature = "debug"),
         }
     }
 
-    /// Whether `hook` is compiled in.
-    pub fn has(self, hook: Hook) -> bool {
-        match hook {
-            Hook::Schedstats => self.schedstats,
-            Hook::Psi => self.psi,
+    /// Whether `part` is compiled in.
+    pub fn has(self, part: Part) -> bool {
+        match part {
+            Part::Hook(Hook::Schedstats) => self.schedstats,
+            Part::Hook(Hook::Psi) => self.psi,
+            Part::Debug => self.debug,
         }
     }
 }
@@ -298,6 +332,7 @@ impl fmt::Display for Built {
             (false, true) => "psi",
             (false, false) => "none",
         })?;
+        f.write_str(if self.debug { ",debug" } else { "" })?;
         f.write_str(if self.psi_default_enabled { ",psi-default-enabled" } else { "" })
     }
 }
@@ -308,6 +343,8 @@ impl Settings<'_> {
         Self {
             schedstats: State::Off,
             psi: state(built.psi && built.psi_default_enabled),
+            algorithm: Algorithm::default(),
+            features: None,
             max_cpus: usize::MAX,
             run: DEFAULT_RUN,
             dump: None,
@@ -322,7 +359,7 @@ impl Settings<'_> {
             Hook::Schedstats => self.schedstats,
             Hook::Psi => self.psi,
         };
-        match (built.has(hook), asked) {
+        match (built.has(Part::Hook(hook)), asked) {
             (false, _) => HookState::NotBuilt,
             (true, State::Off) => HookState::Off,
             (true, State::On) => HookState::On,
@@ -365,6 +402,7 @@ impl fmt::Display for Cuts<'_> {
 /// Reads a command line; `say` gets one line for each thing that is wrong with it.
 pub fn read<'a>(line: &'a [u8], built: Built, say: &mut dyn FnMut(fmt::Arguments<'_>)) -> Settings<'a> {
     let mut settings = Settings::new(built);
+    let mut lacks_debug = false;
     let (mut unknown, mut not_yet, mut not_built) = (Cuts::default(), Cuts::default(), Cuts::default());
     for param in params(line) {
         let Some(row) = TABLE.iter().find(|row| param.key.is(row.name)) else {
@@ -375,7 +413,8 @@ pub fn read<'a>(line: &'a [u8], built: Built, say: &mut dyn FnMut(fmt::Arguments
             if later { &mut not_yet } else { &mut unknown }.add(param.key.0);
             continue;
         };
-        if row.hook.is_some_and(|hook| !built.has(hook)) {
+        if row.part.is_some_and(|part| !built.has(part)) {
+            lacks_debug |= row.part == Some(Part::Debug);
             not_built.add(param.key.0);
             continue;
         }
@@ -389,13 +428,15 @@ pub fn read<'a>(line: &'a [u8], built: Built, say: &mut dyn FnMut(fmt::Arguments
         let (value, used) = (Cut(param.value.unwrap_or_default()), Used(row, &settings));
         say(format_args!("param: {}{equals}{value} {why}; accepted: {}; used: {used}", row.name, row.accepts));
     }
-    for (keys, what) in [
-        (unknown, "unknown, ignored"),
-        (not_yet, "not in this kernel yet, ignored"),
-        (not_built, "not compiled into this kernel (see --build), ignored"),
+    // A hook has the name of its parameter; the features of the scheduler come with something else.
+    let hint = if lacks_debug { "; sched_features needs debug" } else { "" };
+    for (keys, what, hint) in [
+        (unknown, "unknown, ignored", ""),
+        (not_yet, "not in this kernel yet, ignored", ""),
+        (not_built, "not compiled into this kernel (see --build), ignored", hint),
     ] {
         if !keys.is_empty() {
-            say(format_args!("param: {what}: {keys}"));
+            say(format_args!("param: {what}: {keys}{hint}"));
         }
     }
     settings

@@ -1,8 +1,9 @@
 use super::*;
 use proptest::prelude::*;
 
-const ALL: Built = Built { schedstats: true, psi: true, psi_default_enabled: false };
-const NONE: Built = Built { schedstats: false, psi: false, psi_default_enabled: false };
+const ALL: Built = Built { schedstats: true, psi: true, psi_default_enabled: false, debug: false };
+const DEBUG: Built = Built { debug: true, ..ALL };
+const NONE: Built = Built { schedstats: false, psi: false, psi_default_enabled: false, debug: false };
 
 fn read_with(line: &[u8], built: Built) -> (Settings<'_>, Vec<String>) {
     let mut lines = Vec::new();
@@ -30,6 +31,7 @@ fn an_empty_line_gives_the_defaults() {
     assert_eq!((settings.schedstats, settings.psi), (State::Off, State::Off));
     assert_eq!(settings.run, b"pipe,messaging");
     assert_eq!((settings.max_cpus, settings.dump, settings.end), (usize::MAX, None, End::PowerOff));
+    assert_eq!((settings.algorithm, settings.features), (Algorithm::Eevdf, None));
 }
 
 #[test]
@@ -102,12 +104,49 @@ fn the_shell_comes_later() {
 #[test]
 fn what_comes_later_is_said_in_one_line() {
     assert_eq!(
-        complaint("latencytop=1 sysctl.kernel.sched_schedstats=1 sched_features=NO_X trace-event=sched:* latencytop=2"),
-        "param: not in this kernel yet, ignored: 'latencytop', 'sysctl.kernel.sched_schedstats', 'sched_features', 'trace-event'"
+        complaint("latencytop=1 sysctl.kernel.sched_schedstats=1 trace-event=sched:* latencytop=2"),
+        "param: not in this kernel yet, ignored: 'latencytop', 'sysctl.kernel.sched_schedstats', 'trace-event'"
     );
-    assert!(complaint("sched_policy=cfs").contains("sched_policy=cfs is not in this kernel yet"));
-    assert!(complaint("sched_policy=rr").contains("sched_policy=rr is not understood"));
     assert!(complaint("schedstat_version=15").ends_with("used: 17"));
+}
+
+#[test]
+fn either_algorithm_is_chosen_in_every_build() {
+    for built in [ALL, NONE] {
+        for (line, expected) in [
+            ("", Algorithm::Eevdf),
+            ("sched_policy=cfs", Algorithm::Cfs),
+            ("sched-policy=cfs sched_policy=eevdf", Algorithm::Eevdf),
+        ] {
+            let (settings, lines) = read_with(line.as_bytes(), built);
+            assert_eq!((settings.algorithm, lines.len()), (expected, 0), "{line}");
+        }
+    }
+    for value in ["rr", "CFS", "cfs,eevdf", ""] {
+        assert_eq!(
+            complaint(&format!("sched_policy=cfs sched_policy={value}")),
+            format!("param: sched_policy={value} is not understood; accepted: eevdf or cfs; used: cfs")
+        );
+    }
+}
+
+#[test]
+fn features_are_changed_only_in_a_debug_build() {
+    let line = b"psi=1 sched-features=NEXT_BUDDY,, sched_features=X";
+    let (settings, lines) = read_with(line, DEBUG);
+    assert_eq!((settings.features, lines), (Some(&b"X"[..]), vec![]));
+    assert_eq!(
+        read_with(b"sched_features=A sched_features=", DEBUG).1,
+        ["param: sched_features= is not understood; accepted: a comma list of NAME or NO_NAME, with names as in \
+          /sys/kernel/debug/sched/features; used: A"]
+    );
+    assert!(read_with(b"sched_features", DEBUG).1[0].ends_with("; used: the built-in ones"));
+
+    let (settings, lines) = read_with(line, NONE);
+    assert_eq!(settings.features, None);
+    let expected = "param: not compiled into this kernel (see --build), ignored: 'psi', 'sched-features', \
+                    'sched_features'; sched_features needs debug";
+    assert_eq!(lines, [expected]);
 }
 
 #[test]
@@ -146,6 +185,9 @@ fn the_build_list_is_in_its_normal_form() {
     assert_eq!(NONE.to_string(), "none");
     assert_eq!(Built { psi: true, psi_default_enabled: true, ..NONE }.to_string(), "psi,psi-default-enabled");
     assert_eq!(Built { schedstats: true, ..NONE }.to_string(), "schedstats");
+    assert_eq!(DEBUG.to_string(), "all,debug");
+    assert_eq!(Built { debug: true, ..NONE }.to_string(), "none,debug");
+    assert_eq!(Built { psi_default_enabled: true, ..DEBUG }.to_string(), "all,debug,psi-default-enabled");
 }
 
 #[test]
@@ -170,7 +212,7 @@ proptest! {
     #[test]
     fn no_value_panics_or_floods(row in 0..TABLE.len(), value in proptest::collection::vec(any::<u8>(), 0..300)) {
         let line = [TABLE[row].name.as_bytes(), b"=\"", &value, b"\""].concat();
-        for said in read_with(&line, ALL).1 {
+        for said in read_with(&line, DEBUG).1 {
             prop_assert!(!said.contains('\n') && said.len() < 2048, "{said}");
         }
     }

@@ -33,7 +33,10 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use sched_core::{CpuId, CpuQueue, Decision, Gates, IrqOff, Reason, Scheduler, Sleep, SleepKind, Tunables, Woken};
+use kernel::rules::{Asked, Shown};
+use sched_core::{
+    Algorithm, CpuId, CpuQueue, Decision, Gates, IrqOff, Reason, Scheduler, Sleep, SleepKind, Tunables, Woken,
+};
 use spin::Once;
 
 use crate::arch::exit::{Verdict, exit};
@@ -43,7 +46,7 @@ use crate::config::{KernelConfig, Machine};
 use crate::lock::irq_off;
 use crate::thread::{self, SpawnOptions, Thread};
 use crate::wait::WaitQueue;
-use crate::{panic, report, smp, timer};
+use crate::{panic, println, report, smp, timer};
 
 /// The scheduler of all CPUs.
 static SCHEDULER: Once<Scheduler<'static, KernelConfig>> = Once::new();
@@ -61,15 +64,24 @@ static HOOKS: Hooks = Hooks {
     irq_exit,
 };
 
-/// Sets the scheduler up over the CPUs that are up, and runs `main` in the first thread once all of them take part.
+/// Sets the scheduler up, as `algorithm` with the features `asked` for, over the CPUs that are up, and runs `main` in the first thread once all of them take part.
 ///
 /// What `main` returns is the verdict of the run. Called once, on the boot CPU, whose context becomes its idle thread.
-pub fn start(gates: Gates<KernelConfig>, main: impl FnOnce() -> Verdict + Send + 'static) -> ! {
+pub fn start(
+    algorithm: Algorithm,
+    gates: Gates<KernelConfig>,
+    asked: Asked,
+    main: impl FnOnce() -> Verdict + Send + 'static,
+) -> ! {
     let cpus = smp::online();
-    let tunables = Tunables::for_cpus(cpus as u32);
+    let tunables = Tunables::for_cpus(cpus as u32).with(algorithm);
+    println!("sched: {}", Shown(tunables));
     let queues: Vec<CpuQueue<KernelConfig>> = (0..cpus).map(|_| CpuQueue::new(&tunables)).collect();
     match Scheduler::new(Box::leak(queues.into_boxed_slice()), Machine, gates) {
-        Ok(scheduler) => SCHEDULER.call_once(|| scheduler),
+        Ok(scheduler) => {
+            irq_off(|irq| change_features(irq, &scheduler, &asked));
+            SCHEDULER.call_once(|| scheduler)
+        }
         Err(error) => panic!("no scheduler: {error}"),
     };
     hooks::register(&HOOKS);
@@ -88,6 +100,16 @@ pub fn start(gates: Gates<KernelConfig>, main: impl FnOnce() -> Verdict + Send +
         apic::send_reschedule(cpu);
     }
     idle()
+}
+
+/// Before anybody runs, so that every decision is made by the same rules.
+fn change_features(irq: &IrqOff, scheduler: &Scheduler<'static, KernelConfig>, asked: &Asked) {
+    for (feature, on) in asked.changes() {
+        if let Err(error) = scheduler.set_feature(irq, feature, on) {
+            // The command line's reader leaves the parameter out where features are constants.
+            panic!("the feature {} cannot be changed: {error}", feature.name());
+        }
+    }
 }
 
 /// Where the other CPUs come from their start: waits for the scheduler and takes part.

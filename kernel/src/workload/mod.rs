@@ -25,6 +25,7 @@ use core::fmt;
 use kernel::figures::{BenchLine, Decimal, Machine, Measured, Status, Summary};
 use kernel::param::{Built, End, Settings};
 use kernel::plan::{Work, works};
+use kernel::rules::Asked;
 use sched_core::Faults;
 
 use crate::arch::exit::Verdict;
@@ -57,9 +58,9 @@ struct Report {
 }
 
 /// The first thread's work, and the verdict of the run.
-pub fn main(settings: &Settings<'_>, cmdline: &[u8]) -> Verdict {
+pub fn main(settings: &Settings<'_>, asked: &Asked, cmdline: &[u8]) -> Verdict {
     let mut summary = run(settings, cmdline);
-    files::dump(settings);
+    files::dump(settings, asked);
     summary.faults = faults();
     println!("{summary}");
     if settings.end == End::Halt {
