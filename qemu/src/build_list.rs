@@ -74,8 +74,9 @@ impl BuildList {
             let what = if items.len() == 1 { "the list" } else { "an element of the list" };
             return Err(usage(format!("--build: {what} is empty; accepted are all, none and {}", accepted(available))));
         }
-        if items.contains(&"none") && items.len() > 1 {
-            return Err(usage(format!("--build: none stands alone; '{text}' names more")));
+        // `debug` is no hook: `none,debug` says exactly what it means.
+        if items.contains(&"none") && items.iter().filter(|item| **item != "debug").count() > 1 {
+            return Err(usage(format!("--build: none stands alone or with debug; '{text}' names more")));
         }
         for item in items {
             match item {
@@ -106,9 +107,13 @@ fn normal_name(features: &[&str], available: &BTreeSet<String>) -> String {
     let is_hook = |name: &&&str| HOOKS.contains(*name);
     let hooks: Vec<&str> = features.iter().filter(is_hook).copied().collect();
     let all = HOOKS.iter().filter(|hook| available.contains(**hook)).count();
-    let mut parts = if !hooks.is_empty() && hooks.len() == all { vec!["all"] } else { hooks };
+    let mut parts = match hooks.len() {
+        0 => vec!["none"],
+        count if count == all => vec!["all"],
+        _ => hooks,
+    };
     parts.extend(features.iter().filter(|name| OPTIONS.contains(*name)));
-    if parts.is_empty() { "none".to_owned() } else { parts.join(",") }
+    parts.join(",")
 }
 
 fn accepted(available: &BTreeSet<String>) -> String {
@@ -127,7 +132,7 @@ mod tests {
     use super::*;
 
     fn today() -> BTreeSet<String> {
-        ["default", "schedstats", "psi", "psi-default-enabled"].map(String::from).into()
+        ["default", "schedstats", "psi", "psi-default-enabled", "debug"].map(String::from).into()
     }
 
     fn parse(text: &str) -> Result<BuildList> {
@@ -153,17 +158,35 @@ mod tests {
 
     #[test]
     fn every_normal_form_is_accepted() {
-        let mut available = today();
-        available.insert("debug".into());
-        for text in ["all", "none", "psi", "debug", "all,debug", "psi-default-enabled"] {
-            let name = BuildList::from_parts(text, &available).unwrap().name;
-            assert_eq!(BuildList::from_parts(&name, &available).unwrap().name, name, "{text}");
+        for text in ["all", "none", "psi", "debug", "all,debug", "psi-default-enabled", "psi-default-enabled,debug"] {
+            let name = parse(text).unwrap().name;
+            assert_eq!(parse(&name).unwrap().name, name, "{text}");
         }
     }
 
     #[test]
+    fn debug_is_never_implied_and_goes_with_everything() {
+        assert!(!parse("all").unwrap().features().contains(&"debug"));
+        assert_eq!(parse("debug,all").unwrap().features(), ["schedstats", "psi", "debug"]);
+        assert_eq!(parse("debug,all").unwrap().name(), "all,debug");
+        for text in ["none,debug", "debug", "debug,none"] {
+            assert_eq!(parse(text).unwrap().features(), ["debug"], "{text}");
+            assert_eq!(parse(text).unwrap().name(), "none,debug");
+        }
+        assert_eq!(parse("all,debug").unwrap().file_name(), "kernel-all+debug");
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused() {
-        for text in ["none,all", "psi,none", "none,none", "psi,,schedstats", "psi,"] {
+        for text in [
+            "none,all",
+            "psi,none",
+            "none,none",
+            "none,psi-default-enabled",
+            "none,debug,psi",
+            "psi,,schedstats",
+            "psi,",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

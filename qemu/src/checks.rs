@@ -31,7 +31,7 @@ pub const LIMIT: Duration = Duration::from_secs(25 * 60);
 /// The variable by which boot tests find this program.
 const LAUNCHER_VARIABLE: &str = "QEMU_LAUNCHER";
 /// Kernels that must compile without a warning.
-const BUILD_LISTS: [&str; 5] = ["all", "none", "schedstats", "psi", "psi-default-enabled"];
+const BUILD_LISTS: [&str; 6] = ["all", "all,debug", "none", "schedstats", "psi", "psi-default-enabled"];
 /// Bare-metal targets that `sched-core` must compile for, with `core` alone.
 const CORE_TARGETS: [&str; 3] = ["x86_64-unknown-none", "aarch64-unknown-none", "riscv64gc-unknown-none-elf"];
 

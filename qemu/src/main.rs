@@ -128,7 +128,8 @@ struct RunArguments {
     #[arg(long)]
     gdb: bool,
 
-    /// What is compiled in: all, none, or a comma-separated list
+    /// What is compiled in, comma-separated: all, none, schedstats, psi, psi-default-enabled,
+    /// and debug, with which features of the scheduler can be changed (sched_features=)
     #[arg(long, value_name = "LIST", default_value = "all")]
     build: String,
 
@@ -158,7 +159,8 @@ struct TestArguments {
 
 #[derive(Args)]
 struct PathArguments {
-    /// What is compiled in: all, none, or a comma-separated list
+    /// What is compiled in, comma-separated: all, none, schedstats, psi, psi-default-enabled,
+    /// and debug, with which features of the scheduler can be changed (sched_features=)
     #[arg(long, value_name = "LIST", default_value = "all")]
     build: String,
 }
