@@ -90,9 +90,9 @@ pub fn boot_by_hand(arguments: &[&str], limit: Duration) -> Boot {
     boot
 }
 
-/// The path of the kernel with everything compiled in, built if needed.
-pub fn kernel() -> PathBuf {
-    let output = Command::new(launcher()).arg("path").output().expect("the launcher runs");
+/// The path of the kernel with what `build` lists compiled in, built if needed.
+pub fn kernel(build: &str) -> PathBuf {
+    let output = Command::new(launcher()).args(["path", "--build", build]).output().expect("the launcher runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("the path is text");
     let mut lines = text.lines();

@@ -30,6 +30,37 @@ fn a_parameter_of_a_hook_that_is_not_built_is_answered_in_one_line() {
 
 #[test]
 #[ignore = "needs QEMU: cargo qemu test"]
+fn features_without_a_debug_build_are_answered_in_one_line() {
+    let boot = boot(&["--append", &format!("sched_features=NEXT_BUDDY,NO_NO_X,, {SHORT}")]);
+    assert_eq!(boot.ends_with(0).end()["status"], "ok");
+    let complaint = complaint(&boot);
+    assert!(["sched_features", "--build", "debug"].iter().all(|part| complaint.contains(part)), "{boot}");
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn each_bad_feature_is_answered_in_one_line_and_the_others_are_changed() {
+    let long = "Y".repeat(64);
+    let features = format!("NO_NO_NEXT_BUDDY,next_buddy,,NEXT_BUDDY,NEXT_BUDY,{long},NO_DELAY_ZERO");
+    let boot = boot(&["--smp", "2", "--build", "all,debug", "--append", &format!("sched-features={features} {SHORT}")]);
+    assert_eq!(boot.ends_with(0).end()["status"], "ok");
+    assert_eq!(boot.lines_with(&["param: "]).len(), 5, "{boot}");
+    let cut = format!("'{}...'", "Y".repeat(48));
+    for (item, why) in [
+        ("'NO_NO_NEXT_BUDDY'", "no such feature"),
+        ("'next_buddy'", "no such feature"),
+        ("''", "no feature is named"),
+        ("'NEXT_BUDY'", "no such feature"),
+        (cut.as_str(), "more than 63 bytes"),
+    ] {
+        boot.says_once(&["sched_features", item, "ignored", why, "accepted: NAME or NO_NAME", "PLACE_LAG"]);
+    }
+    let dumped = boot.dump("/sys/kernel/debug/sched/features").unwrap_or_default();
+    assert!(dumped.contains(" NEXT_BUDDY ") && dumped.contains(" NO_DELAY_ZERO "), "{boot}");
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
 fn unknown_parameters_are_listed_in_one_line_and_the_run_goes_on() {
     let boot = boot(&["--append", &format!("colour=red speed=9 {SHORT}")]);
     assert_eq!(boot.ends_with(0).end()["status"], "ok");
@@ -99,7 +130,7 @@ fn little_memory_is_enough_or_is_named() {
     assert_eq!((refused.console.as_str(), refused.remarks.lines().count()), ("", 1), "{refused}");
 
     // The launcher's floor is far above the kernel's; a guest by hand answers by itself.
-    let kernel = kernel();
+    let kernel = kernel("all");
     let kernel = kernel.to_str().expect("the path is text");
     let with = |mib| {
         let machine = ["-accel", "tcg", "-m", mib, "-smp", "2", "-nographic", "-no-reboot"];

@@ -69,7 +69,7 @@ fn the_first_command_shows_eight_cpus_two_workloads_and_the_numbers() {
 #[test]
 #[ignore = "needs QEMU: cargo qemu test"]
 fn the_raw_qemu_line_of_the_readme_ends_by_itself_with_the_same_report() {
-    let kernel = kernel();
+    let kernel = kernel("all");
     let boot = boot_by_hand(
         &[
             "-accel",

@@ -21,8 +21,9 @@ fn cpu_ms(boot: &Boot) -> Vec<f64> {
 }
 
 #[track_caller]
-fn assert_shares(spin: &str, ms: f64, weights: &[f64]) {
-    let boot = boot(&["--icount", "--append", &format!("run=spin:{spin}:cpu=0:ms={ms}")]);
+fn assert_shares(policy: &str, spin: &str, ms: f64, weights: &[f64]) {
+    let boot = boot(&["--icount", "--append", &format!("sched_policy={policy} run=spin:{spin}:cpu=0:ms={ms}")]);
+    boot.says_once(&[&format!("sched: {policy}, ")]);
     assert_eq!(boot.ends_with(0).bench("spin")["status"], "ok", "{boot}");
     let ran = cpu_ms(&boot);
     assert_eq!(ran.len(), weights.len(), "{boot}");
@@ -37,14 +38,21 @@ fn assert_shares(spin: &str, ms: f64, weights: &[f64]) {
 #[test]
 #[ignore = "needs QEMU: cargo qemu test"]
 fn two_tasks_share_a_cpu_by_their_weights() {
-    assert_shares("tasks=2:nice=0+5", 2000.0, &[WEIGHT_0, WEIGHT_5]);
+    assert_shares("eevdf", "tasks=2:nice=0+5", 2000.0, &[WEIGHT_0, WEIGHT_5]);
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo qemu test"]
+fn two_tasks_share_a_cpu_by_their_weights_under_cfs() {
+    // Turns are longer than EEVDF's, so it takes longer until a share is exact.
+    assert_shares("cfs", "tasks=2:nice=0+5", 10_000.0, &[WEIGHT_0, WEIGHT_5]);
 }
 
 #[test]
 #[ignore = "needs QEMU: cargo qemu test"]
 fn eight_equal_tasks_get_an_eighth_each() {
     // A turn is a tick, 4 ms: in 4 s an eighth is exact to 0.8 %.
-    assert_shares("tasks=8", 4000.0, &[WEIGHT_0; 8]);
+    assert_shares("eevdf", "tasks=8", 4000.0, &[WEIGHT_0; 8]);
 }
 
 #[test]
