@@ -44,7 +44,7 @@ mod tests;
 
 use static_assertions::const_assert;
 
-pub use clock::{Capacity, PeltClock, PeltTime};
+pub(crate) use clock::{Capacity, PeltClock, PeltTime};
 
 use crate::weight::Weight;
 
@@ -64,7 +64,7 @@ const HALF_LIFE: u64 = 32;
 const MAX_SUM: u64 = 47_742;
 
 /// The smallest divider of an average: the full sum without the present period.
-pub const MIN_DIVIDER: u64 = MAX_SUM - PERIOD;
+pub(crate) const MIN_DIVIDER: u64 = MAX_SUM - PERIOD;
 
 /// After so many periods nothing is left, not even of a sum of 63 bits.
 const FORGOTTEN: u64 = 63 * HALF_LIFE;
@@ -139,7 +139,7 @@ impl Decay {
 
 /// Where a task is, as its signals see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub(crate) enum Presence {
     /// Off the queue.
     Absent,
     /// Asleep, and kept queued until its lag is paid: it loads the queue, but nothing could run it.
@@ -152,7 +152,7 @@ pub enum Presence {
 
 /// What the time since the last update counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Input {
+pub(crate) struct Input {
     /// What scales the load average: an entity's weight, 1 for a queue.
     weight: u32,
     /// An entity: is it queued, 0 or 1. A queue: the sum of the weights queued.
@@ -166,7 +166,7 @@ pub struct Input {
 impl Input {
     /// A task that has been at `presence` since the last update.
     #[inline(always)]
-    pub const fn task(weight: Weight, presence: Presence) -> Self {
+    pub(crate) const fn task(weight: Weight, presence: Presence) -> Self {
         Self {
             weight: weight.get(),
             load: !matches!(presence, Presence::Absent) as u64,
@@ -177,7 +177,7 @@ impl Input {
 
     /// A queue whose entities weigh `load` in all, of which `runnable` could run, and of which `current` does.
     #[inline(always)]
-    pub const fn queue<T>(load: u64, runnable: u32, current: Option<&T>) -> Self {
+    pub(crate) const fn queue<T>(load: u64, runnable: u32, current: Option<&T>) -> Self {
         Self { weight: 1, load, runnable, running: current.is_some() as u32 }
     }
 }
@@ -220,17 +220,18 @@ impl Signals {
     }
 
     /// An empty queue.
-    pub const fn queue() -> Self {
+    pub(crate) const fn queue() -> Self {
         Self::starting(PeltTime::ZERO, 0)
     }
 
     /// A new task, attached nowhere: it counts as busy until it has shown what it is.
-    pub const fn task(weight: Weight) -> Self {
+    pub(crate) const fn task(weight: Weight) -> Self {
         Self::starting(PeltTime::DETACHED, weight.get() as u64)
     }
 
     /// A new group, attached nowhere: empty until tasks come.
-    pub const fn group() -> Self {
+    #[allow(dead_code, reason = "for balancing and for groups")]
+    pub(crate) const fn group() -> Self {
         Self::starting(PeltTime::DETACHED, 0)
     }
 
@@ -255,22 +256,24 @@ impl Signals {
     }
 
     /// When the signals were last updated. Another CPU that reads it ages a task to here.
-    pub const fn last_update(&self) -> PeltTime {
+    pub(crate) const fn last_update(&self) -> PeltTime {
         self.last_update
     }
 
     /// Is this entity part of a queue's sums?
-    pub const fn is_attached(&self) -> bool {
+    pub(crate) const fn is_attached(&self) -> bool {
         self.last_update.0 != PeltTime::DETACHED.0
     }
 
     /// Is nothing left, so that nobody need decay these signals again (I3)?
-    pub const fn is_decayed(&self) -> bool {
+    #[allow(dead_code, reason = "for balancing and for groups")]
+    pub(crate) const fn is_decayed(&self) -> bool {
         self.load_sum | self.runnable_sum | self.util_sum == 0
     }
 
     /// The util of a queue's CPU: what it was used lately, or what its tasks used before they slept, if that is more.
-    pub const fn cpu_util(&self, capacity: Capacity) -> u64 {
+    #[allow(dead_code, reason = "for balancing and for groups")]
+    pub(crate) const fn cpu_util(&self, capacity: Capacity) -> u64 {
         let estimate = self.util_est() as u64;
         let util = if estimate > self.util_avg { estimate } else { self.util_avg };
         if util > capacity.get() { capacity.get() } else { util }
@@ -285,7 +288,7 @@ impl Signals {
     ///
     /// `input` describes the time since the last update, so this comes *before* whatever changes it.
     #[inline(always)]
-    pub fn update(&mut self, now: PeltTime, input: Input) -> bool {
+    pub(crate) fn update(&mut self, now: PeltTime, input: Input) -> bool {
         debug_assert!(self.is_attached(), "an entity that is attached nowhere has no past");
         let elapsed = now.since(self.last_update);
         if elapsed < 1 << UNIT_SHIFT {
@@ -345,7 +348,7 @@ impl Signals {
 
     /// Guesses what a new task will use, when it first wakes on this `queue`: as much per weight as the others do,
     /// but at most half of what is still free, so that a crowd of new tasks does not fill the CPU on paper.
-    pub fn guess(&mut self, weight: Weight, queue: &Self, capacity: Capacity) {
+    pub(crate) fn guess(&mut self, weight: Weight, queue: &Self, capacity: Capacity) {
         let cap = capacity.get().saturating_sub(queue.util_avg) / 2;
         if cap > 0 {
             self.util_avg = match queue.util_avg {
@@ -358,7 +361,7 @@ impl Signals {
 
     /// Makes `entity` part of this queue, which is up to date: it takes the queue's place in time, rebuilds its sums from
     /// its averages, and is added.
-    pub fn attach(&mut self, entity: &mut Self, weight: Weight) {
+    pub(crate) fn attach(&mut self, entity: &mut Self, weight: Weight) {
         debug_assert!(!entity.is_attached());
         entity.last_update = self.last_update;
         entity.period_contrib = self.period_contrib;
@@ -375,7 +378,7 @@ impl Signals {
     }
 
     /// Takes `entity` out of this queue; both are up to date. It keeps its averages.
-    pub fn detach(&mut self, entity: &mut Self, weight: Weight) {
+    pub(crate) fn detach(&mut self, entity: &mut Self, weight: Weight) {
         debug_assert!(entity.is_attached());
         subtract(&mut self.util_avg, &mut self.util_sum, entity.util_avg, entity.util_sum);
         subtract(&mut self.runnable_avg, &mut self.runnable_sum, entity.runnable_avg, entity.runnable_sum);
@@ -384,7 +387,7 @@ impl Signals {
     }
 
     /// Lets `entity`, which is part of this queue, weigh `new` instead of `old`; both are up to date.
-    pub fn reweight(&mut self, entity: &mut Self, old: Weight, new: Weight) {
+    pub(crate) fn reweight(&mut self, entity: &mut Self, old: Weight, new: Weight) {
         self.subtract_load(entity, old);
         entity.load_avg = u64::from(new.get()) * entity.load_sum / entity.divider();
         self.add_load(entity, new);
@@ -403,7 +406,7 @@ impl Signals {
     /// Takes this sleeping task out of a queue whose lock is not held, because it wakes on another:
     /// ages it to `queue_time`, when that queue was last updated (or, with its CPU idle, when it would have been:
     /// [`PeltClock::while_idle`]), and leaves its averages in `removed`.
-    pub fn leave(&mut self, queue_time: PeltTime, weight: Weight, removed: &mut Removed) {
+    pub(crate) fn leave(&mut self, queue_time: PeltTime, weight: Weight, removed: &mut Removed) {
         self.update(queue_time, Input::task(weight, Presence::Absent));
         removed.load_avg += self.load_avg;
         removed.runnable_avg += self.runnable_avg;
@@ -412,7 +415,7 @@ impl Signals {
     }
 
     /// Takes what has left out of this queue's signals. Comes before the queue's update.
-    pub fn remove(&mut self, removed: Removed) {
+    pub(crate) fn remove(&mut self, removed: Removed) {
         let divider = self.divider();
         for (avg, sum, gone) in [
             (&mut self.load_avg, &mut self.load_sum, removed.load_avg),
@@ -424,12 +427,12 @@ impl Signals {
     }
 
     /// Adds a task's estimate to this queue's: it is enqueued.
-    pub const fn add_estimate(&mut self, task: &Self) {
+    pub(crate) const fn add_estimate(&mut self, task: &Self) {
         self.util_est += task.util_est();
     }
 
     /// Takes a task's estimate out of this queue's: it is dequeued. Comes before [`note_sleep`](Self::note_sleep).
-    pub const fn subtract_estimate(&mut self, task: &Self) {
+    pub(crate) const fn subtract_estimate(&mut self, task: &Self) {
         self.util_est = self.util_est.saturating_sub(task.util_est());
     }
 
@@ -437,7 +440,7 @@ impl Signals {
     ///
     /// The estimate follows util upwards at once and downwards by a quarter of the way.
     /// It does not fall where the task ran little only because others did.
-    pub fn note_sleep(&mut self) {
+    pub(crate) fn note_sleep(&mut self) {
         if self.util_est & ESTIMATE_IS_CURRENT != 0 {
             return;
         }
@@ -462,11 +465,11 @@ fn subtract(avg: &mut u64, sum: &mut u64, gone_avg: u64, gone_sum: u64) {
 
 /// The averages of tasks that left a queue without its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub(crate) struct Removed {
     /// The sum of their load averages.
-    pub load_avg: u64,
+    pub(crate) load_avg: u64,
     /// The sum of their runnable averages.
-    pub runnable_avg: u64,
+    pub(crate) runnable_avg: u64,
     /// The sum of their util averages.
-    pub util_avg: u64,
+    pub(crate) util_avg: u64,
 }

@@ -26,22 +26,22 @@ use crate::platform::Nanos;
 
 /// A point on the PELT clock of one CPU, in nanoseconds. Two CPUs' are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeltTime(pub(super) u64);
+pub(crate) struct PeltTime(pub(super) u64);
 
 impl PeltTime {
     /// Where a clock may start.
-    pub const ZERO: Self = Self(0);
+    pub(crate) const ZERO: Self = Self(0);
 
     /// The last update of an entity that is attached nowhere. No clock gets there in 584 years.
     pub(super) const DETACHED: Self = Self(u64::MAX);
 
     /// A point by its number.
-    pub const fn from_nanos(nanos: Nanos) -> Self {
+    pub(crate) const fn from_nanos(nanos: Nanos) -> Self {
         Self(nanos)
     }
 
     /// The number.
-    pub const fn nanos(self) -> Nanos {
+    pub(crate) const fn nanos(self) -> Nanos {
         self.0
     }
 
@@ -59,19 +59,20 @@ impl PeltTime {
 
 /// What a CPU can do, or its present frequency, out of the 1024 of the biggest at its fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Capacity(u16);
+pub(crate) struct Capacity(u16);
 
 impl Capacity {
     /// The biggest CPU at its fastest.
-    pub const FULL: Self = Self(1 << CAPACITY_SHIFT);
+    pub(crate) const FULL: Self = Self(1 << CAPACITY_SHIFT);
 
     /// So many 1024ths, at most 1024.
-    pub const fn new(parts: u16) -> Self {
+    #[allow(dead_code, reason = "for CPUs that are not all alike")]
+    pub(crate) const fn new(parts: u16) -> Self {
         if parts < Self::FULL.0 { Self(parts) } else { Self::FULL }
     }
 
     /// The number of 1024ths.
-    pub const fn get(self) -> u64 {
+    pub(crate) const fn get(self) -> u64 {
         self.0 as u64
     }
 
@@ -84,7 +85,7 @@ impl Capacity {
 
 /// The PELT clock of one CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct PeltClock {
+pub(crate) struct PeltClock {
     /// The task clock at the last snap, and scaled time since.
     scaled: Nanos,
     /// What saturated CPUs did not get.
@@ -98,31 +99,31 @@ impl PeltClock {
     const SATURATED: u64 = (MIN_DIVIDER << CAPACITY_SHIFT) - MAX_SUM;
 
     /// A clock in step with `task_clock`.
-    pub const fn new(task_clock: Nanos) -> Self {
+    pub(crate) const fn new(task_clock: Nanos) -> Self {
         Self { scaled: task_clock, lost_idle: 0, idle_from: (task_clock, PeltTime(task_clock)) }
     }
 
     /// The time.
     #[inline(always)]
-    pub const fn now(&self) -> PeltTime {
+    pub(crate) const fn now(&self) -> PeltTime {
         PeltTime(self.scaled - self.lost_idle)
     }
 
     /// How far this clock is behind the task clock for good.
     #[allow(dead_code, reason = "for a balancer, which looks at queues of other CPUs")]
-    pub const fn lost_idle_time(&self) -> Nanos {
+    pub(crate) const fn lost_idle_time(&self) -> Nanos {
         self.lost_idle
     }
 
     /// The CPU was busy for `delta` of its task clock.
     #[inline]
-    pub const fn advance(&mut self, delta: Nanos, capacity: Capacity, frequency: Capacity) {
+    pub(crate) const fn advance(&mut self, delta: Nanos, capacity: Capacity, frequency: Capacity) {
         self.scaled += frequency.scale(capacity.scale(delta));
     }
 
     /// The CPU has been idle up to `task_clock`.
     #[inline]
-    pub const fn advance_idle(&mut self, task_clock: Nanos) {
+    pub(crate) const fn advance_idle(&mut self, task_clock: Nanos) {
         // A task clock that stepped back is ignored (I1).
         if task_clock > self.scaled {
             self.scaled = task_clock;
@@ -130,7 +131,7 @@ impl PeltClock {
     }
 
     /// The CPU goes idle, at `task_clock` and at `queue_clock`; `queue` is up to date.
-    pub fn go_idle(&mut self, task_clock: Nanos, queue_clock: Nanos, queue: &Signals) {
+    pub(crate) fn go_idle(&mut self, task_clock: Nanos, queue_clock: Nanos, queue: &Signals) {
         if queue.util_sum >= Self::SATURATED {
             self.lost_idle += task_clock.saturating_sub(self.scaled);
         }
@@ -140,7 +141,7 @@ impl PeltClock {
 
     /// What this clock, which an idle CPU does not advance, would show at `queue_clock`.
     #[allow(dead_code, reason = "for a balancer, which looks at queues of other CPUs")]
-    pub const fn while_idle(&self, queue_clock: Nanos) -> PeltTime {
+    pub(crate) const fn while_idle(&self, queue_clock: Nanos) -> PeltTime {
         let (began, showed) = self.idle_from;
         showed.after(queue_clock.saturating_sub(began))
     }
