@@ -38,8 +38,8 @@ const LONG_SLEEP: Nanos = 60_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cfs<F: Family> {
     pub(crate) min_vruntime: VTime,
-    last_buddy: Option<EntityRef<F>>,
-    skip_buddy: Option<EntityRef<F>>,
+    pub(crate) last_buddy: Option<EntityRef<F>>,
+    pub(crate) skip_buddy: Option<EntityRef<F>>,
     tunables: CfsTunables,
     /// Counts entities that were found more than three latencies away from `min_vruntime`, where features can be changed.
     pub(crate) nr_spread_over: u64,

@@ -15,7 +15,9 @@
 //! # Cost
 //! O(n) an operation, O(n) for V.
 
+mod cfs;
 mod fairness;
+mod long_run;
 mod machine;
 mod properties;
 mod rules;

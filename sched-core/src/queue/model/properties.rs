@@ -191,6 +191,21 @@ fn play(weather: Weather, entities: usize, origins: Origins, script: &[u64]) -> 
     script.iter().map(|&word| step(&mut twin, weather, word)).collect()
 }
 
+/// Plays random scripts until `steps` are done.
+pub(super) fn long_run(seed: u64, steps: u64, mut progress: impl FnMut(u64)) {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut done = 0;
+    while done < steps {
+        let weather = [Weather::Fair, Weather::Storm, Weather::Extremes][dice.usize(..3)];
+        let crowd = dice.usize(..50) == 0;
+        let (entities, longest) = if crowd { (100, 2_000) } else { (dice.usize(2..12), 20_000) };
+        let script: Vec<u64> = (0..dice.usize(1..longest)).map(|_| dice.u64(..)).collect();
+        play(weather, entities, USUAL_ORIGINS, &script);
+        done += script.len() as u64;
+        progress(done);
+    }
+}
+
 fn script(longest: usize) -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(any::<u64>(), 1..longest)
 }
