@@ -39,6 +39,9 @@ mod cpu;
 mod entity;
 mod features;
 mod gate;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 mod load;
 mod mask;
 mod members;
