@@ -18,17 +18,21 @@
 //! # Cost
 //! A walk touches one line an entity.
 
-use core::{fmt, ops::Deref, ptr::NonNull, sync::atomic::Ordering};
-
-use intrusive_collections::RBTreeAtomicLink;
+use core::{fmt, ops::Deref, ptr::NonNull};
 
 use crate::{
     params::Policy,
     pelt::Signals,
     platform::Nanos,
-    sync::{Family, Guarded, Right, Spin, Word},
+    sync::Family,
     vtime::{VSpan, VTime},
     weight::Weight,
+};
+#[cfg(not(feature = "naive-layout"))]
+use {
+    crate::sync::{Guarded, Right, Spin, Word},
+    core::sync::atomic::Ordering,
+    intrusive_collections::RBTreeAtomicLink,
 };
 
 /// Where an entity is linked.
@@ -81,6 +85,7 @@ pub(crate) struct Own {
 }
 
 /// An entity a queue can order.
+#[cfg(not(feature = "naive-layout"))]
 #[repr(C, align(64))]
 pub struct SchedEntity<F: Family = Spin> {
     // Line 0: every walk, also past other entities.
@@ -94,6 +99,7 @@ pub struct SchedEntity<F: Family = Spin> {
     pub(crate) slice_link: RBTreeAtomicLink,
 }
 
+#[cfg(not(feature = "naive-layout"))]
 #[repr(C, align(64))]
 struct SignalsLine<F: Family>(Guarded<F, Signals>);
 
@@ -104,6 +110,7 @@ struct OwnLine<F: Family> {
     sum_exec: F::Word,
 }
 
+#[cfg(not(feature = "naive-layout"))]
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     type E = SchedEntity<Spin>;
@@ -118,6 +125,7 @@ const _: () = {
     static_assertions::const_assert!(size_of::<E>() == 256);
 };
 
+#[cfg(not(feature = "naive-layout"))]
 impl<F: Family> SchedEntity<F> {
     /// An entity that has never run: nice 0, no service, off every queue.
     pub(crate) fn new() -> Self {
@@ -202,6 +210,12 @@ impl<F: Family> SchedEntity<F> {
         self.own.own.with_mut(right, change)
     }
 }
+
+/// The same fields in another order, for one bench.
+#[cfg(feature = "naive-layout")]
+mod naive;
+#[cfg(feature = "naive-layout")]
+pub use naive::SchedEntity;
 
 /// A pointer to an entity that the scheduler owns for now.
 ///

@@ -160,6 +160,11 @@ impl Queue {
     pub fn dequeue(&mut self, entity: Entity, now: Nanos) {
         let _ = self.0.dequeue(entity.0, Departure::Exit, now);
     }
+    /// v_i of an entity that is here, or was last.
+    pub fn vruntime(&self, entity: Entity) -> VTime {
+        // SAFETY: the queue is borrowed, so nobody changes what is on it, and by the contract of `Entity::of`.
+        unsafe { entity.0.key_held(|key| key.vruntime) }
+    }
     /// Charges the running entity.
     #[inline(always)]
     pub fn charge(&mut self, now: Nanos) {
