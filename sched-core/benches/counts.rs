@@ -37,6 +37,11 @@ mod counted {
         (0..OPERATIONS).for_each(|_| load.cycle());
         (load, L::cycle)
     }
+    fn visit<L: Load>(depth: usize) -> Run<L> {
+        let mut load: L = warm(depth);
+        (0..OPERATIONS).for_each(|_| load.visit());
+        (load, L::visit)
+    }
     #[inline(always)]
     fn play<L: Load>((mut load, operation): Run<L>) -> L {
         for _ in 0..OPERATIONS {
@@ -48,38 +53,62 @@ mod counted {
     #[library_benchmark]
     #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<TwoTrees>>)]
     #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<TwoTrees>>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<TwoTrees>>)]
     fn two_trees(run: Run<Bare<TwoTrees>>) -> Bare<TwoTrees> {
         play(run)
     }
     #[library_benchmark]
     #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<OneTree<true>>>)]
     #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<OneTree<true>>>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<OneTree<true>>>)]
     fn one_tree_3(run: Run<Bare<OneTree<true>>>) -> Bare<OneTree<true>> {
         play(run)
     }
     #[library_benchmark]
     #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<OneTree<false>>>)]
     #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<OneTree<false>>>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<OneTree<false>>>)]
     fn one_tree_1(run: Run<Bare<OneTree<false>>>) -> Bare<OneTree<false>> {
         play(run)
     }
     #[library_benchmark]
     #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Fair>)]
     #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Fair>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Fair>)]
     fn fair(run: Run<Fair>) -> Fair {
         play(run)
     }
     #[library_benchmark]
     #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Map>)]
     #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Map>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Map>)]
     fn map(run: Run<Map>) -> Map {
         play(run)
     }
     #[library_benchmark]
     #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Ax>)]
     #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Ax>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Ax>)]
     fn ax(run: Run<Ax>) -> Ax {
         play(run)
+    }
+    #[library_benchmark]
+    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<TwoTrees>::crowd)]
+    fn two_trees_crowd(mut load: Bare<TwoTrees>) -> Bare<TwoTrees> {
+        load.pick();
+        load
+    }
+    #[library_benchmark]
+    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<OneTree<true>>::crowd)]
+    fn one_tree_3_crowd(mut load: Bare<OneTree<true>>) -> Bare<OneTree<true>> {
+        load.pick();
+        load
+    }
+    #[library_benchmark]
+    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<OneTree<false>>::crowd)]
+    fn one_tree_1_crowd(mut load: Bare<OneTree<false>>) -> Bare<OneTree<false>> {
+        load.pick();
+        load
     }
     fn lined_up(entities: usize) -> ring::lines::Ring {
         ring::lines::Ring::new(entities)
@@ -100,7 +129,11 @@ mod counted {
         ring
     }
 
-    library_benchmark_group!(name = timeline, benchmarks = [two_trees, one_tree_3, one_tree_1, fair, map, ax]);
+    library_benchmark_group!(
+        name = timeline,
+        benchmarks =
+            [two_trees, one_tree_3, one_tree_1, fair, map, ax, two_trees_crowd, one_tree_3_crowd, one_tree_1_crowd]
+    );
     library_benchmark_group!(name = layout, benchmarks = [layout_lines, layout_naive]);
     main!(
         // The caches of the simulation, not of whatever machine counts.

@@ -5,8 +5,7 @@
 //! [`Line`] is the interface; [`TwoTrees`] is what the crate has, [`OneTree`] the alternative.
 //! [`Bare`] drives a line as EEVDF does, with the crate's own virtual time and nothing else;
 //! [`Fair`] drives the crate's whole fair queue, [`Map`] a plain `BTreeMap`, [`Ax`] the CFS of the crate `axsched`.
-//! Two operations are counted. *Requeue*: the best is picked, taken out, served for its slice and put back.
-//! *Cycle*: one joins, the best is picked, runs a while and leaves; it is the one who joins next.
+//! Three operations are counted: see [`Load`].
 //!
 //! # Invariants
 //! 1. The two lines pick the same entities from the same load (test `lines_agree`).
@@ -38,8 +37,12 @@ const RUN: u64 = 50_000;
 pub trait Load: Sized {
     /// So many wait.
     fn new(depth: usize) -> Self;
+    /// The best is picked, taken out, served for its slice and put back.
     fn requeue(&mut self);
+    /// One joins, the best is picked, runs a while and leaves; it is the one who joins next.
     fn cycle(&mut self);
+    /// One joins, the best is picked and stays, and the one who joined leaves again.
+    fn visit(&mut self);
 }
 
 /// An ordered set of waiting entities.
@@ -196,6 +199,29 @@ impl<L: Line> Bare<L> {
         entity
     }
 
+    /// So many identical entities that ran once: V has reached all of them at the same moment.
+    #[allow(dead_code, reason = "not every program counts it")]
+    pub fn crowd(depth: usize) -> Self {
+        let mut line = L::new();
+        let spare = line.make(Weight::NICE_0, SLICE);
+        let mut load = Self { line, mean: Mean::new(), spare };
+        for _ in 0..depth {
+            let entity = load.line.make(Weight::NICE_0, SLICE);
+            load.line.set(entity, VTime::START, VTime::START + VSpan::new(i64::from(SLICE)));
+            load.mean.add(VTime::START, Weight::NICE_0);
+            load.line.insert(entity, false);
+        }
+        load
+    }
+
+    /// The one pick at that moment.
+    #[allow(dead_code, reason = "not every program counts it")]
+    #[inline(never)]
+    pub fn pick(&mut self) {
+        let mean = self.mean;
+        std::hint::black_box(self.line.earliest(|vruntime| mean.eligible(vruntime)));
+    }
+
     /// As [`Load::requeue`]. Who it was, by its vruntime.
     #[inline(always)]
     pub fn step(&mut self) -> VTime {
@@ -219,7 +245,7 @@ impl<L: Line> Load for Bare<L> {
         for i in 0..depth {
             let weight = Weight::of(nice(i));
             let entity = load.line.make(weight, SLICE);
-            let vruntime = VTime::START + VSpan::new(rng.i64(..i64::from(SLICE)));
+            let vruntime = VTime::START + VSpan::new(rng.i64(0..i64::from(SLICE)));
             load.line.set(entity, vruntime, vruntime + weight.virtual_time(u64::from(SLICE)));
             load.line.join(entity);
             load.wait(entity);
@@ -244,6 +270,22 @@ impl<L: Line> Load for Bare<L> {
         std::hint::black_box(self.line.slices(Some(leaves)));
         self.line.quit(leaves);
         self.spare = leaves;
+    }
+
+    #[inline(never)]
+    fn visit(&mut self) {
+        let joins = self.spare;
+        let (_, weight, slice) = self.line.key(joins);
+        let v = self.mean.virtual_time();
+        self.line.set(joins, v, v + weight.virtual_time(u64::from(slice)));
+        self.line.join(joins);
+        self.wait(joins);
+        let mean = self.mean;
+        std::hint::black_box(self.line.earliest(|vruntime| mean.eligible(vruntime)));
+        std::hint::black_box(self.line.slices(None));
+        self.mean.remove(v, weight);
+        self.line.remove(joins);
+        self.line.quit(joins);
     }
 }
 
@@ -290,6 +332,13 @@ impl Load for Fair {
         self.running = self.queue.pick().expect("somebody waits");
         self.queue.start(self.running, self.now);
     }
+
+    #[inline(never)]
+    fn visit(&mut self) {
+        self.queue.enqueue(self.spare, self.params, self.now);
+        std::hint::black_box(self.queue.pick());
+        self.queue.dequeue(self.spare, self.now);
+    }
 }
 
 /// A map by vruntime and number: what a queue costs that only orders.
@@ -321,9 +370,19 @@ impl Load for Map {
         self.id += 1;
         self.spare = self.map.pop_first().map(|(_, task)| task);
     }
+
+    #[inline(never)]
+    fn visit(&mut self) {
+        let joins = self.spare.take().expect("there is one");
+        let middle = self.map.first_key_value().map_or(0, |(key, _)| key.0) + u64::from(SLICE / 2);
+        self.id += 1;
+        self.map.insert((middle, self.id), joins);
+        std::hint::black_box(self.map.first_key_value());
+        self.spare = self.map.remove(&(middle, self.id));
+    }
 }
 
-/// The CFS of `axsched`. It picks by taking out, so its cycle is: add, pick.
+/// The CFS of `axsched`. It picks by taking out, so its cycle is: add, pick; and its visit: add, pick, put, remove.
 pub struct Ax {
     scheduler: CFScheduler<()>,
     spare: Option<Arc<CFSTask<()>>>,
@@ -353,5 +412,14 @@ impl Load for Ax {
         let task = self.scheduler.pick_next_task().expect("somebody waits");
         self.scheduler.task_tick(&task);
         self.spare = Some(task);
+    }
+
+    #[inline(never)]
+    fn visit(&mut self) {
+        let joins = self.spare.take().expect("there is one");
+        self.scheduler.add_task(joins.clone());
+        let best = self.scheduler.pick_next_task().expect("somebody waits");
+        self.scheduler.put_prev_task(best, false);
+        self.spare = self.scheduler.remove_task(&joins);
     }
 }
