@@ -196,7 +196,7 @@ impl<const SLICES: bool> Augmented<SLICES> {
             }
             side = self.replace(parent, node, child);
             let mut up = parent;
-            while let Some(at) = up.filter(|at| Self::sum(*at)) {
+            while let Some(at) = up.filter(|at| Self::bears(*at, node) && Self::sum(*at)) {
                 up = at.parent.get();
             }
         }
@@ -205,18 +205,21 @@ impl<const SLICES: bool> Augmented<SLICES> {
         }
     }
 
-    /// The first in order of those whose vruntime is `eligible`, which is true up to some point and false after it.
+    /// The first in order of those whose vruntime is `eligible`, that is, not after `v`.
+    ///
+    /// Mostly the first of all is, which `eligible` says without a division; a walk then compares with `v`.
     #[inline]
-    pub fn earliest(&self, eligible: impl Fn(VTime) -> bool) -> Option<NodeRef> {
+    pub fn earliest(&self, eligible: impl Fn(VTime) -> bool, v: impl FnOnce() -> VTime) -> Option<NodeRef> {
         let front = self.front?;
         if eligible(front.vruntime.get()) {
             return Some(front);
         }
-        let mut at = self.root.filter(|root| eligible(root.min_vruntime.get()));
+        let v = v();
+        let mut at = self.root.filter(|root| root.min_vruntime.get() <= v);
         while let Some(node) = at {
             match node.child[0].get() {
-                Some(left) if eligible(left.min_vruntime.get()) => at = Some(left),
-                _ if eligible(node.vruntime.get()) => break,
+                Some(left) if left.min_vruntime.get() <= v => at = Some(left),
+                _ if node.vruntime.get() <= v => break,
                 _ => at = node.child[1].get(),
             }
         }
@@ -290,6 +293,14 @@ impl<const SLICES: bool> Augmented<SLICES> {
             }
         }
         changed
+    }
+
+    /// Whether the sums of `above` may be those of `node`, which was below it. If not, nothing changes there or further up.
+    #[inline(always)]
+    fn bears(above: NodeRef, node: NodeRef) -> bool {
+        let slice = node.slice.get();
+        above.min_vruntime.get() == node.vruntime.get()
+            || SLICES && (above.min_slice.get() == slice || above.max_slice.get() == slice)
     }
 
     /// Recomputes the sums from the children. True if they changed.

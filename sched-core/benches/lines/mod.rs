@@ -58,7 +58,7 @@ pub trait Line {
     fn quit(&mut self, entity: Self::Ref);
     fn insert(&mut self, entity: Self::Ref, eligible: bool);
     fn remove(&mut self, entity: Self::Ref);
-    fn earliest(&mut self, eligible: impl Fn(VTime) -> bool) -> Option<Self::Ref>;
+    fn earliest(&mut self, mean: &Mean) -> Option<Self::Ref>;
     /// The shortest and the longest slice of the waiting and of the running entity.
     fn slices(&self, running: Option<Self::Ref>) -> (u32, u32);
 }
@@ -107,8 +107,8 @@ impl Line for TwoTrees {
         self.0.remove(entity);
     }
     #[inline(always)]
-    fn earliest(&mut self, eligible: impl Fn(VTime) -> bool) -> Option<Entity> {
-        self.0.earliest(eligible)
+    fn earliest(&mut self, mean: &Mean) -> Option<Entity> {
+        self.0.earliest(|vruntime| mean.eligible(vruntime))
     }
     #[inline(always)]
     fn slices(&self, _: Option<Entity>) -> (u32, u32) {
@@ -156,8 +156,8 @@ impl<const SLICES: bool> Line for OneTree<SLICES> {
         self.0.remove(node);
     }
     #[inline(always)]
-    fn earliest(&mut self, eligible: impl Fn(VTime) -> bool) -> Option<NodeRef> {
-        self.0.earliest(eligible)
+    fn earliest(&mut self, mean: &Mean) -> Option<NodeRef> {
+        self.0.earliest(|vruntime| mean.eligible(vruntime), || { *mean }.virtual_time())
     }
     #[inline(always)]
     fn slices(&self, running: Option<NodeRef>) -> (u32, u32) {
@@ -192,7 +192,7 @@ impl<L: Line> Bare<L> {
     #[inline(always)]
     fn take(&mut self) -> L::Ref {
         let mean = self.mean;
-        let entity = self.line.earliest(|vruntime| mean.eligible(vruntime)).expect("somebody is eligible");
+        let entity = self.line.earliest(&mean).expect("somebody is eligible");
         let (vruntime, weight, _) = self.line.key(entity);
         self.mean.remove(vruntime, weight);
         self.line.remove(entity);
@@ -219,7 +219,7 @@ impl<L: Line> Bare<L> {
     #[inline(never)]
     pub fn pick(&mut self) {
         let mean = self.mean;
-        std::hint::black_box(self.line.earliest(|vruntime| mean.eligible(vruntime)));
+        std::hint::black_box(self.line.earliest(&mean));
     }
 
     /// As [`Load::requeue`]. Who it was, by its vruntime.
@@ -281,7 +281,7 @@ impl<L: Line> Load for Bare<L> {
         self.line.join(joins);
         self.wait(joins);
         let mean = self.mean;
-        std::hint::black_box(self.line.earliest(|vruntime| mean.eligible(vruntime)));
+        std::hint::black_box(self.line.earliest(&mean));
         std::hint::black_box(self.line.slices(None));
         self.mean.remove(v, weight);
         self.line.remove(joins);
