@@ -53,7 +53,7 @@ macro_rules! ring {
                     for entity in waiting {
                         queue.enqueue(*entity, TaskParams::default(), now);
                     }
-                    let running = queue.pick().expect("somebody waits");
+                    let running = queue.pick(now).expect("somebody waits");
                     queue.start(running, now);
                     let sleepers = asleep.iter().copied().collect();
                     let mut ring = Self { queue, running, sleepers, entities, now };
@@ -70,7 +70,7 @@ macro_rules! ring {
                         self.now += 50_000;
                         self.queue.dequeue(self.running, self.now);
                         self.sleepers.push_back(self.running);
-                        self.running = self.queue.pick().expect("somebody waits");
+                        self.running = self.queue.pick(self.now).expect("somebody waits");
                         self.queue.start(self.running, self.now);
                     }
                 }

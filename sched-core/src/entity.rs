@@ -22,7 +22,6 @@ use core::{fmt, ops::Deref, ptr::NonNull};
 
 use crate::{
     params::Policy,
-    pelt::Signals,
     platform::Nanos,
     sync::Family,
     vtime::{VSpan, VTime},
@@ -30,7 +29,10 @@ use crate::{
 };
 #[cfg(not(feature = "naive-layout"))]
 use {
-    crate::sync::{Guarded, Right, Spin, Word},
+    crate::{
+        pelt::Signals,
+        sync::{Guarded, Right, Spin, Word},
+    },
     core::sync::atomic::Ordering,
     intrusive_collections::RBTreeAtomicLink,
 };
@@ -103,6 +105,7 @@ pub struct SchedEntity<F: Family = Spin> {
 #[repr(C, align(64))]
 struct SignalsLine<F: Family>(Guarded<F, Signals>);
 
+#[cfg(not(feature = "naive-layout"))]
 #[repr(C, align(64))]
 struct OwnLine<F: Family> {
     own: Guarded<F, Own>,

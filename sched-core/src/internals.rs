@@ -172,8 +172,8 @@ impl Queue {
     }
     /// Who should run.
     #[inline(always)]
-    pub fn pick(&mut self) -> Option<Entity> {
-        self.0.pick(|_| {}).map(Entity)
+    pub fn pick(&mut self, now: Nanos) -> Option<Entity> {
+        self.0.pick(now, |_| {}).map(Entity)
     }
     /// It runs.
     #[inline(always)]
@@ -182,7 +182,7 @@ impl Queue {
     }
     /// The running one waits.
     #[inline(always)]
-    pub fn stop(&mut self) {
-        self.0.stop();
+    pub fn stop(&mut self, now: Nanos) {
+        self.0.stop(now);
     }
 }

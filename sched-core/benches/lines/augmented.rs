@@ -42,10 +42,10 @@ pub struct Node {
     // Line 1.
     pub weight: Cell<Weight>,
     /// As much as an entity of the scheduler has.
-    _rest: [u64; 15],
+    _rest: [u64; 23],
 }
 
-const _: () = assert!(size_of::<Node>() == 192 && std::mem::offset_of!(Node, weight) <= 64);
+const _: () = assert!(size_of::<Node>() == 256 && std::mem::offset_of!(Node, weight) <= 64);
 
 /// A node that lives as long as it is linked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Node {
             max_slice: Cell::new(0),
             rank: Cell::new(0),
             weight: Cell::new(Weight::NICE_0),
-            _rest: [0; 15],
+            _rest: [0; 23],
         }
     }
 }

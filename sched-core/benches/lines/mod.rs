@@ -305,7 +305,7 @@ impl Load for Fair {
         for i in 0..depth {
             queue.enqueue(lent(), TaskParams { nice: nice(i), ..TaskParams::default() }, now);
         }
-        let running = queue.pick().expect("somebody waits");
+        let running = queue.pick(now).expect("somebody waits");
         queue.start(running, now);
         now += RUN;
         Self { queue, running, spare: lent(), now, params: TaskParams::default() }
@@ -315,9 +315,9 @@ impl Load for Fair {
     fn requeue(&mut self) {
         self.now += u64::from(SLICE);
         self.queue.charge(self.now);
-        let next = self.queue.pick().expect("somebody waits");
+        let next = self.queue.pick(self.now).expect("somebody waits");
         if next != self.running {
-            self.queue.stop();
+            self.queue.stop(self.now);
             self.queue.start(next, self.now);
             self.running = next;
         }
@@ -329,14 +329,14 @@ impl Load for Fair {
         self.now += RUN;
         self.queue.dequeue(self.running, self.now);
         self.spare = self.running;
-        self.running = self.queue.pick().expect("somebody waits");
+        self.running = self.queue.pick(self.now).expect("somebody waits");
         self.queue.start(self.running, self.now);
     }
 
     #[inline(never)]
     fn visit(&mut self) {
         self.queue.enqueue(self.spare, self.params, self.now);
-        std::hint::black_box(self.queue.pick());
+        std::hint::black_box(self.queue.pick(self.now));
         self.queue.dequeue(self.spare, self.now);
     }
 }

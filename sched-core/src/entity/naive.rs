@@ -17,6 +17,7 @@ use intrusive_collections::RBTreeAtomicLink;
 use super::{Key, Own, Place};
 use crate::{
     params::Policy,
+    pelt::Signals,
     platform::Nanos,
     sync::{Family, Guarded, Right, Spin, Word},
     vtime::{VSpan, VTime},
@@ -69,11 +70,25 @@ impl Fields {
     }
 }
 
+#[inline(always)]
+const fn loose(signals: Signals) -> [u64; 8] {
+    // SAFETY: eight words of integers, without padding.
+    unsafe { core::mem::transmute(signals) }
+}
+
+#[inline(always)]
+const fn whole(words: [u64; 8]) -> Signals {
+    // SAFETY: as above; every value of an integer is one.
+    unsafe { core::mem::transmute(words) }
+}
+
 /// An entity a queue can order.
 #[repr(C)]
 pub struct SchedEntity<F: Family = Spin> {
     fields: Guarded<F, Fields>,
     sum_exec: F::Word,
+    /// [`Signals`], whose type would align the whole.
+    signals: Guarded<F, [u64; 8]>,
     pub(crate) slice_link: RBTreeAtomicLink,
     pub(crate) link: RBTreeAtomicLink,
 }
@@ -98,6 +113,7 @@ impl<F: Family> SchedEntity<F> {
                 place: Place::Nowhere,
             }),
             sum_exec: Word::new(0),
+            signals: Guarded::new(loose(Signals::task(Weight::NICE_0))),
             slice_link: RBTreeAtomicLink::new(),
             link: RBTreeAtomicLink::new(),
         }
@@ -131,6 +147,21 @@ impl<F: Family> SchedEntity<F> {
     #[inline(always)]
     pub(crate) fn own(&self, right: &Right) -> Own {
         self.fields.with(right, Fields::own)
+    }
+
+    #[inline(always)]
+    pub(crate) fn signals(&self, right: &Right) -> Signals {
+        self.signals.with(right, |words| whole(*words))
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_signals<R>(&self, right: &mut Right, change: impl FnOnce(&mut Signals) -> R) -> R {
+        self.signals.with_mut(right, |words| {
+            let mut signals = whole(*words);
+            let result = change(&mut signals);
+            *words = loose(signals);
+            result
+        })
     }
 
     #[inline(always)]
