@@ -7,7 +7,7 @@ mod lines;
 mod ring;
 mod tables;
 
-use lines::{Ax, Bare, Fair, Load, Map, OneTree, TwoTrees};
+use lines::{Ax, Bare, Fair, Load, Map, ThreeSums, Timeline, TwoTrees};
 
 /// Operations counted at once.
 const OPERATIONS: u64 = 1000;
@@ -58,17 +58,17 @@ mod counted {
         play(run)
     }
     #[library_benchmark]
-    #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<OneTree<true>>>)]
-    #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<OneTree<true>>>)]
-    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<OneTree<true>>>)]
-    fn one_tree_3(run: Run<Bare<OneTree<true>>>) -> Bare<OneTree<true>> {
+    #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<ThreeSums>>)]
+    #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<ThreeSums>>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<ThreeSums>>)]
+    fn three_sums(run: Run<Bare<ThreeSums>>) -> Bare<ThreeSums> {
         play(run)
     }
     #[library_benchmark]
-    #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<OneTree<false>>>)]
-    #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<OneTree<false>>>)]
-    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<OneTree<false>>>)]
-    fn one_tree_1(run: Run<Bare<OneTree<false>>>) -> Bare<OneTree<false>> {
+    #[benches::requeue(args = [1, 8, 128, 10_000, 100_000], setup = requeue::<Bare<Timeline>>)]
+    #[benches::cycle(args = [1, 8, 128, 10_000, 100_000], setup = cycle::<Bare<Timeline>>)]
+    #[benches::visit(args = [1, 8, 128, 10_000, 100_000], setup = visit::<Bare<Timeline>>)]
+    fn bare(run: Run<Bare<Timeline>>) -> Bare<Timeline> {
         play(run)
     }
     #[library_benchmark]
@@ -99,14 +99,14 @@ mod counted {
         load
     }
     #[library_benchmark]
-    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<OneTree<true>>::crowd)]
-    fn one_tree_3_crowd(mut load: Bare<OneTree<true>>) -> Bare<OneTree<true>> {
+    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<ThreeSums>::crowd)]
+    fn three_sums_crowd(mut load: Bare<ThreeSums>) -> Bare<ThreeSums> {
         load.pick();
         load
     }
     #[library_benchmark]
-    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<OneTree<false>>::crowd)]
-    fn one_tree_1_crowd(mut load: Bare<OneTree<false>>) -> Bare<OneTree<false>> {
+    #[benches::pick(args = [1, 8, 128, 10_000, 100_000], setup = Bare::<Timeline>::crowd)]
+    fn bare_crowd(mut load: Bare<Timeline>) -> Bare<Timeline> {
         load.pick();
         load
     }
@@ -131,8 +131,7 @@ mod counted {
 
     library_benchmark_group!(
         name = timeline,
-        benchmarks =
-            [two_trees, one_tree_3, one_tree_1, fair, map, ax, two_trees_crowd, one_tree_3_crowd, one_tree_1_crowd]
+        benchmarks = [two_trees, three_sums, bare, fair, map, ax, two_trees_crowd, three_sums_crowd, bare_crowd]
     );
     library_benchmark_group!(name = layout, benchmarks = [layout_lines, layout_naive]);
     main!(

@@ -110,9 +110,9 @@ fn figure(folder: &Path, name: &str, set: &str, index: usize) -> Result<Events, 
 
 /// The ordered sets, by the function that is counted.
 const LINES: [(&str, &str); 3] = [
-    ("two_trees", "timeline: two trees"),
-    ("one_tree_3", "one augmented tree, 3 sums"),
-    ("one_tree_1", "one augmented tree, 1 sum"),
+    ("bare", "the timeline: one augmented tree"),
+    ("two_trees", "two trees"),
+    ("three_sums", "one augmented tree, slices too"),
 ];
 /// Whole queues.
 const QUEUES: [(&str, &str); 3] =

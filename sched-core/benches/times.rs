@@ -5,7 +5,7 @@ mod lines;
 
 use std::time::Instant;
 
-use lines::{Ax, Bare, Fair, Load, Map, OneTree, TwoTrees};
+use lines::{Ax, Bare, Fair, Load, Map, ThreeSums, Timeline, TwoTrees};
 
 const ROUNDS: usize = 41;
 const OPERATIONS: u32 = 2000;
@@ -24,14 +24,14 @@ fn timer<L: Load + 'static>(depth: usize) -> Box<dyn FnMut(bool) -> f64> {
 
 fn main() {
     println!("nanoseconds, median of {ROUNDS} interleaved rounds of {OPERATIONS}; (ratio to the first row)");
-    let rows = ["two trees", "one tree, 3 sums", "one tree, 1 sum", "FairQueue", "BTreeMap", "axsched CFS"];
+    let rows = ["timeline", "two trees", "slices too", "FairQueue", "BTreeMap", "axsched CFS"];
     for (cycles, title) in [(false, "requeue"), (true, "cycle")] {
         println!("{title}");
         for depth in [1, 8, 128, 10_000, 100_000] {
             let mut timers = [
+                timer::<Bare<Timeline>>(depth),
                 timer::<Bare<TwoTrees>>(depth),
-                timer::<Bare<OneTree<true>>>(depth),
-                timer::<Bare<OneTree<false>>>(depth),
+                timer::<Bare<ThreeSums>>(depth),
                 timer::<Fair>(depth),
                 timer::<Map>(depth),
                 timer::<Ax>(depth),

@@ -107,8 +107,8 @@ impl BareTimeline {
     }
     /// Links.
     #[inline(always)]
-    pub fn insert(&mut self, entity: Entity, eligible: bool) {
-        self.timeline.insert(&mut self.right, entity.0, eligible);
+    pub fn insert(&mut self, entity: Entity) {
+        self.timeline.insert(&mut self.right, entity.0);
     }
     /// Unlinks.
     #[inline(always)]
@@ -127,8 +127,9 @@ impl BareTimeline {
     }
     /// The earliest deadline of the eligible.
     #[inline(always)]
-    pub fn earliest(&mut self, eligible: impl Fn(VTime) -> bool) -> Option<Entity> {
-        self.timeline.earliest(&mut self.right, eligible).map(Entity)
+    pub fn earliest(&mut self, mean: &Mean) -> Option<Entity> {
+        let v = || { *mean }.virtual_time();
+        self.timeline.earliest(&self.right, |vruntime| mean.eligible(vruntime), v).map(Entity)
     }
     /// The shortest slice.
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! # What it is
-//! The alternative to the two trees of `src/timeline.rs`: one tree by deadline,
-//! in which every node knows the smallest vruntime, the shortest and the longest slice below it.
+//! An alternative to the timeline and the slice index: one tree by deadline,
+//! in which every node knows the smallest vruntime, and also the shortest and the longest slice below it.
 //!
 //! # How it works
 //! A *weak AVL* tree (Haeupler, Sen and Tarjan, 2009): each node has a rank, a missing child has rank -1,
@@ -11,8 +11,6 @@
 //!
 //! The sums are repaired before the ranks are: upwards from the lowest changed node, as far as something changes.
 //! A rotation then moves the sums of its old top to its new one, which stands for the same nodes, and recomputes the old top.
-//!
-//! With `SLICES` false only the smallest vruntime is kept; slices are then somebody else's to count.
 //!
 //! # Invariants
 //! 1. In order, deadlines do not fall; of equal ones the later arrival is the later.
@@ -91,13 +89,13 @@ fn rank(node: Option<NodeRef>) -> i8 {
 }
 
 /// The tree.
-pub struct Augmented<const SLICES: bool> {
+pub struct Augmented {
     root: Option<NodeRef>,
     front: Option<NodeRef>,
     len: usize,
 }
 
-impl<const SLICES: bool> Augmented<SLICES> {
+impl Augmented {
     pub fn new() -> Self {
         Self { root: None, front: None, len: 0 }
     }
@@ -268,10 +266,8 @@ impl<const SLICES: bool> Augmented<SLICES> {
     #[inline(always)]
     fn sum_alone(node: NodeRef) {
         node.min_vruntime.set(node.vruntime.get());
-        if SLICES {
-            node.min_slice.set(node.slice.get());
-            node.max_slice.set(node.slice.get());
-        }
+        node.min_slice.set(node.slice.get());
+        node.max_slice.set(node.slice.get());
     }
 
     /// A new leaf lies below `above`. True if that changed its sums.
@@ -281,16 +277,14 @@ impl<const SLICES: bool> Augmented<SLICES> {
         if changed {
             above.min_vruntime.set(leaf.vruntime.get());
         }
-        if SLICES {
-            let slice = leaf.slice.get();
-            if slice < above.min_slice.get() {
-                above.min_slice.set(slice);
-                changed = true;
-            }
-            if slice > above.max_slice.get() {
-                above.max_slice.set(slice);
-                changed = true;
-            }
+        let slice = leaf.slice.get();
+        if slice < above.min_slice.get() {
+            above.min_slice.set(slice);
+            changed = true;
+        }
+        if slice > above.max_slice.get() {
+            above.max_slice.set(slice);
+            changed = true;
         }
         changed
     }
@@ -300,7 +294,8 @@ impl<const SLICES: bool> Augmented<SLICES> {
     fn bears(above: NodeRef, node: NodeRef) -> bool {
         let slice = node.slice.get();
         above.min_vruntime.get() == node.vruntime.get()
-            || SLICES && (above.min_slice.get() == slice || above.max_slice.get() == slice)
+            || above.min_slice.get() == slice
+            || above.max_slice.get() == slice
     }
 
     /// Recomputes the sums from the children. True if they changed.
@@ -311,17 +306,13 @@ impl<const SLICES: bool> Augmented<SLICES> {
         for child in &node.child {
             if let Some(child) = child.get() {
                 vruntime = vruntime.earlier(child.min_vruntime.get());
-                if SLICES {
-                    shortest = shortest.min(child.min_slice.get());
-                    longest = longest.max(child.max_slice.get());
-                }
+                shortest = shortest.min(child.min_slice.get());
+                longest = longest.max(child.max_slice.get());
             }
         }
         let mut changed = node.min_vruntime.replace(vruntime) != vruntime;
-        if SLICES {
-            changed |= node.min_slice.replace(shortest) != shortest;
-            changed |= node.max_slice.replace(longest) != longest;
-        }
+        changed |= node.min_slice.replace(shortest) != shortest;
+        changed |= node.max_slice.replace(longest) != longest;
         changed
     }
 
@@ -357,10 +348,8 @@ impl<const SLICES: bool> Augmented<SLICES> {
         child.child[1 - side].set(Some(top));
         top.parent.set(Some(child));
         child.min_vruntime.set(top.min_vruntime.get());
-        if SLICES {
-            child.min_slice.set(top.min_slice.get());
-            child.max_slice.set(top.max_slice.get());
-        }
+        child.min_slice.set(top.min_slice.get());
+        child.max_slice.set(top.max_slice.get());
         Self::sum(top);
     }
 
@@ -476,9 +465,7 @@ impl<const SLICES: bool> Augmented<SLICES> {
         let below = &order[start..];
         assert!(below.len() > 1 || node.rank.get() == 0, "a leaf");
         assert_eq!(Some(node.min_vruntime.get()), below.iter().map(|n| n.vruntime.get()).min());
-        if SLICES {
-            assert_eq!(Some(node.min_slice.get()), below.iter().map(|n| n.slice.get()).min());
-            assert_eq!(Some(node.max_slice.get()), below.iter().map(|n| n.slice.get()).max());
-        }
+        assert_eq!(Some(node.min_slice.get()), below.iter().map(|n| n.slice.get()).min());
+        assert_eq!(Some(node.max_slice.get()), below.iter().map(|n| n.slice.get()).max());
     }
 }

@@ -2,19 +2,20 @@
 //! What is measured: an ordered set of waiting entities behind one interface, and the two loads it carries.
 //!
 //! # How it works
-//! [`Line`] is the interface; [`TwoTrees`] is what the crate has, [`OneTree`] the alternative.
+//! [`Line`] is the interface; [`Timeline`] is what the crate has, [`TwoTrees`] and [`ThreeSums`] are the alternatives.
 //! [`Bare`] drives a line as EEVDF does, with the crate's own virtual time and nothing else;
 //! [`Fair`] drives the crate's whole fair queue, [`Map`] a plain `BTreeMap`, [`Ax`] the CFS of the crate `axsched`.
 //! Three operations are counted: see [`Load`].
 //!
 //! # Invariants
-//! 1. The two lines pick the same entities from the same load (test `lines_agree`).
+//! 1. All lines pick the same entities from the same load (test `lines_agree`).
 //! 2. Every entity has an allocation of its own, as in a kernel.
 //!
 //! # Cost
 //! Beside the line: S and W, one comparison with V per insertion, one division a step.
 
 pub mod augmented;
+pub mod two_trees;
 
 use std::{
     collections::BTreeMap,
@@ -27,6 +28,7 @@ use sched_core::{
     Nice, SchedEntity, TaskParams, Tunables, VSpan, VTime, Weight,
     internals::{BareTimeline, Entity, Mean, Queue, entity},
 };
+pub use two_trees::TwoTrees;
 
 /// The slice of all who ask for none: that of one CPU.
 const SLICE: u32 = 700_000;
@@ -64,7 +66,7 @@ pub trait Line {
 }
 
 /// The crate's timeline and slice index.
-pub struct TwoTrees(BareTimeline);
+pub struct Timeline(BareTimeline);
 
 fn lent() -> Entity {
     let entity: &'static SchedEntity = Box::leak(Box::new(entity()));
@@ -72,7 +74,7 @@ fn lent() -> Entity {
     unsafe { Entity::of(entity) }
 }
 
-impl Line for TwoTrees {
+impl Line for Timeline {
     type Ref = Entity;
     fn new() -> Self {
         Self(BareTimeline::new(SLICE))
@@ -99,8 +101,8 @@ impl Line for TwoTrees {
         self.0.remove_slice(entity);
     }
     #[inline(always)]
-    fn insert(&mut self, entity: Entity, eligible: bool) {
-        self.0.insert(entity, eligible);
+    fn insert(&mut self, entity: Entity, _: bool) {
+        self.0.insert(entity);
     }
     #[inline(always)]
     fn remove(&mut self, entity: Entity) {
@@ -108,7 +110,7 @@ impl Line for TwoTrees {
     }
     #[inline(always)]
     fn earliest(&mut self, mean: &Mean) -> Option<Entity> {
-        self.0.earliest(|vruntime| mean.eligible(vruntime))
+        self.0.earliest(mean)
     }
     #[inline(always)]
     fn slices(&self, _: Option<Entity>) -> (u32, u32) {
@@ -116,13 +118,13 @@ impl Line for TwoTrees {
     }
 }
 
-/// The augmented tree; with `SLICES` false the slices are counted beside it, as the crate does for default slices.
-pub struct OneTree<const SLICES: bool>(Augmented<SLICES>, u32);
+/// One tree with all sums.
+pub struct ThreeSums(Augmented);
 
-impl<const SLICES: bool> Line for OneTree<SLICES> {
+impl Line for ThreeSums {
     type Ref = NodeRef;
     fn new() -> Self {
-        Self(Augmented::new(), 0)
+        Self(Augmented::new())
     }
     fn make(&mut self, weight: Weight, slice: u32) -> NodeRef {
         let node = NodeRef::of(Box::leak(Box::new(Node::new())));
@@ -140,13 +142,9 @@ impl<const SLICES: bool> Line for OneTree<SLICES> {
         (node.vruntime.get(), node.weight.get(), node.slice.get())
     }
     #[inline(always)]
-    fn join(&mut self, _: NodeRef) {
-        self.1 += u32::from(!SLICES);
-    }
+    fn join(&mut self, _: NodeRef) {}
     #[inline(always)]
-    fn quit(&mut self, _: NodeRef) {
-        self.1 -= u32::from(!SLICES);
-    }
+    fn quit(&mut self, _: NodeRef) {}
     #[inline(always)]
     fn insert(&mut self, node: NodeRef, _: bool) {
         self.0.insert(node);
@@ -161,11 +159,55 @@ impl<const SLICES: bool> Line for OneTree<SLICES> {
     }
     #[inline(always)]
     fn slices(&self, running: Option<NodeRef>) -> (u32, u32) {
-        if !SLICES {
-            return (SLICE, SLICE);
-        }
         let own = running.map_or(SLICE, |node| node.slice.get());
         (self.0.shortest().map_or(own, |slice| slice.min(own)), self.0.longest().map_or(own, |slice| slice.max(own)))
+    }
+}
+
+impl Line for TwoTrees {
+    type Ref = two_trees::NodeRef;
+    fn new() -> Self {
+        Self::default()
+    }
+    fn make(&mut self, weight: Weight, slice: u32) -> Self::Ref {
+        let node: &'static two_trees::Node = Box::leak(Box::new(two_trees::Node::new()));
+        node.weight.set(weight);
+        node.slice.set(slice);
+        node.into()
+    }
+    #[inline(always)]
+    fn set(&mut self, node: Self::Ref, vruntime: VTime, deadline: VTime) {
+        node.vruntime.set(vruntime);
+        node.deadline.set(deadline);
+    }
+    #[inline(always)]
+    fn key(&self, node: Self::Ref) -> (VTime, Weight, u32) {
+        (node.vruntime.get(), node.weight.get(), node.slice.get())
+    }
+    /// A default slice is only counted, as in the crate.
+    #[inline(always)]
+    fn join(&mut self, _: Self::Ref) {
+        self.joined += 1;
+    }
+    #[inline(always)]
+    fn quit(&mut self, _: Self::Ref) {
+        self.joined -= 1;
+    }
+    #[inline(always)]
+    fn insert(&mut self, node: Self::Ref, eligible: bool) {
+        TwoTrees::insert(self, node, eligible);
+    }
+    #[inline(always)]
+    fn remove(&mut self, node: Self::Ref) {
+        TwoTrees::remove(self, node);
+    }
+    #[inline(always)]
+    fn earliest(&mut self, mean: &Mean) -> Option<Self::Ref> {
+        TwoTrees::earliest(self, |vruntime| mean.eligible(vruntime))
+    }
+    #[inline(always)]
+    fn slices(&self, _: Option<Self::Ref>) -> (u32, u32) {
+        (SLICE, SLICE)
     }
 }
 

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 
 use intrusive_collections::RBTreeAtomicLink;
 
-use super::{Key, Own, Place};
+use super::{Key, Links, Own, Place};
 use crate::{
     params::Policy,
     pelt::Signals,
@@ -90,7 +90,7 @@ pub struct SchedEntity<F: Family = Spin> {
     /// [`Signals`], whose type would align the whole.
     signals: Guarded<F, [u64; 8]>,
     pub(crate) slice_link: RBTreeAtomicLink,
-    pub(crate) link: RBTreeAtomicLink,
+    links: Guarded<F, Links<F>>,
 }
 
 impl<F: Family> SchedEntity<F> {
@@ -115,7 +115,7 @@ impl<F: Family> SchedEntity<F> {
             sum_exec: Word::new(0),
             signals: Guarded::new(loose(Signals::task(Weight::NICE_0))),
             slice_link: RBTreeAtomicLink::new(),
-            link: RBTreeAtomicLink::new(),
+            links: Guarded::new(Links::NONE),
         }
     }
 
@@ -142,6 +142,16 @@ impl<F: Family> SchedEntity<F> {
     pub(crate) unsafe fn key_held<R>(&self, read: impl FnOnce(&Key) -> R) -> R {
         // SAFETY: by this function's contract.
         unsafe { self.fields.with_held(|fields| read(&fields.key())) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn links(&self, right: &Right) -> Links<F> {
+        self.links.with(right, |links| *links)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_links(&self, right: &mut Right, change: impl FnOnce(&mut Links<F>)) {
+        self.links.with_mut(right, change);
     }
 
     #[inline(always)]
