@@ -37,25 +37,23 @@ use {
     intrusive_collections::RBTreeAtomicLink,
 };
 
-/// Whether an entity is linked.
+/// Whether an entity is in the timeline, and how high: its rank there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In no tree: off the queue, or running.
-    Nowhere,
-    /// In the timeline.
-    Linked {
-        /// Its rank there.
-        rank: i8,
-    },
-}
+pub(crate) struct Place(i8);
 
 impl Place {
+    /// In no tree: off the queue, or running. Also what a missing child counts for.
+    pub(crate) const NOWHERE: Self = Self(-1);
+
+    /// In the timeline. `rank` is not negative.
     #[inline(always)]
-    pub(crate) fn rank(self) -> i8 {
-        match self {
-            Self::Nowhere => -1,
-            Self::Linked { rank } => rank,
-        }
+    pub(crate) const fn linked(rank: i8) -> Self {
+        Self(rank)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn rank(self) -> i8 {
+        self.0
     }
 }
 
@@ -170,7 +168,7 @@ impl<F: Family> SchedEntity<F> {
                 vruntime: VTime::START,
                 weight: Weight::NICE_0,
                 slice: 0,
-                place: Place::Nowhere,
+                place: Place::NOWHERE,
             }),
             own: OwnLine {
                 own: Guarded::new(Own {

@@ -46,12 +46,12 @@ pub(crate) struct Timeline<F: Family> {
 /// The rank of somebody or nobody.
 #[inline(always)]
 fn rank<F: Family>(right: &Right, entity: Option<EntityRef<F>>) -> i8 {
-    entity.map_or(-1, |entity| entity.key(right).place.rank())
+    entity.map_or(Place::NOWHERE.rank(), |entity| entity.key(right).place.rank())
 }
 
 #[inline(always)]
 fn set_rank<F: Family>(right: &mut Right, entity: EntityRef<F>, rank: i8) {
-    entity.set_key(right, |key| key.place = Place::Linked { rank });
+    entity.set_key(right, |key| key.place = Place::linked(rank));
 }
 
 #[inline(always)]
@@ -83,7 +83,7 @@ impl<F: Family> Timeline<F> {
     #[inline]
     pub(crate) fn insert(&mut self, right: &mut Right, entity: EntityRef<F>) {
         let key = entity.key(right);
-        debug_assert_eq!(key.place, Place::Nowhere);
+        debug_assert_eq!(key.place, Place::NOWHERE);
         self.len += 1;
         let (mut parent, mut side) = (None, 0);
         let mut at = self.root;
@@ -116,10 +116,11 @@ impl<F: Family> Timeline<F> {
     /// Unlinks `entity`.
     #[inline]
     pub(crate) fn remove(&mut self, right: &mut Right, entity: EntityRef<F>) {
-        let Place::Linked { rank } = entity.key(right).place else {
+        let place = entity.key(right).place;
+        if place == Place::NOWHERE {
             debug_assert!(false, "unlinked twice");
             return;
-        };
+        }
         self.len -= 1;
         if self.front == Some(entity) {
             self.front = Self::next(right, entity);
@@ -152,7 +153,7 @@ impl<F: Family> Timeline<F> {
             }
             set_parent(right, before, Some(heir));
             heir.set_links(right, |slot| *slot = heir_links);
-            set_rank(right, heir, rank);
+            set_rank(right, heir, place.rank());
             self.replace(right, links.parent, entity, Some(heir));
             // Below the heir only the heir is missing; from there on only `entity` is.
             let mut up = above;
@@ -173,7 +174,7 @@ impl<F: Family> Timeline<F> {
                 up = at.links(right).parent;
             }
         }
-        entity.set_key(right, |key| key.place = Place::Nowhere);
+        entity.set_key(right, |key| key.place = Place::NOWHERE);
         if let Some(above) = above {
             self.repair_loss(right, lower, above, side);
         }
@@ -251,8 +252,11 @@ impl<F: Family> Timeline<F> {
         for child in links.child.into_iter().flatten() {
             min = min.earlier(child.links(right).min_vruntime);
         }
-        entity.set_links(right, |links| links.min_vruntime = min);
-        links.min_vruntime != min
+        let changes = min != links.min_vruntime;
+        if changes {
+            entity.set_links(right, |links| links.min_vruntime = min);
+        }
+        changes
     }
 
     /// Hangs `new` where `old` hung. On which side that was.

@@ -110,7 +110,7 @@ impl<F: Family> SchedEntity<F> {
                 vlag: VSpan::ZERO,
                 deadline: VTime::START,
                 protected_until: VTime::START,
-                place: Place::Nowhere,
+                place: Place::NOWHERE,
             }),
             sum_exec: Word::new(0),
             signals: Guarded::new(loose(Signals::task(Weight::NICE_0))),

@@ -74,7 +74,7 @@ impl Ground {
         linked.sort_unstable();
         assert_eq!(found, linked);
         for i in 0..ENTITIES {
-            assert_eq!(self.key(i).place != Place::Nowhere, self.linked.contains(&i));
+            assert_eq!(self.key(i).place != Place::NOWHERE, self.linked.contains(&i));
         }
     }
 
