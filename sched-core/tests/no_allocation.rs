@@ -139,7 +139,7 @@ fn live(algorithm: Algorithm) {
         let some = tasks[rng.usize(..tasks.len())];
         done[what] += 1;
         match what {
-            0 => drop(inside(|| sched.tick(&irq))),
+            0 => inside(|| sched.tick(&irq)),
             1 => drop(inside(|| sched.wake(&irq, some))),
             2 if !sched.is_idle(&irq) => drop(schedule(Reason::Yield)),
             3 if !sched.is_idle(&irq) => {
