@@ -170,6 +170,9 @@ struct SetupArguments {
     /// Only say what is missing; exit code 1 if anything is
     #[arg(long)]
     check: bool,
+    /// Install what the benches of sched-core need instead: valgrind, and the runner of their harness
+    #[arg(long, conflicts_with = "check")]
+    bench: bool,
 }
 
 fn main() -> ExitCode {
@@ -185,7 +188,7 @@ fn main() -> ExitCode {
         Request::Test(arguments) => test::test(&arguments.only, arguments.list),
         Request::Path(arguments) => path(&arguments.build),
         Request::Setup(arguments) if arguments.check => setup::check(),
-        Request::Setup(_) => set_up(),
+        Request::Setup(arguments) => set_up(arguments.bench),
     };
     let exit = result.unwrap_or_else(|error| {
         eprintln!("cargo qemu: {error:#}");
@@ -249,8 +252,12 @@ fn path(build: &str) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn set_up() -> Result<Exit> {
-    setup::ensure(&[Need::Qemu, Need::Compiler(kernel_build::TARGET)])?;
+fn set_up(bench: bool) -> Result<Exit> {
+    if bench {
+        setup::ensure_bench()?;
+    } else {
+        setup::ensure(&[Need::Qemu, Need::Compiler(kernel_build::TARGET)])?;
+    }
     println!("nothing is missing");
     Ok(Exit::Done)
 }

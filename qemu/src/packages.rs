@@ -23,6 +23,8 @@ pub enum Need {
     Qemu,
     /// A compiler for this bare-metal target.
     Compiler(&'static str),
+    /// What counts the instructions of a bench.
+    Valgrind,
 }
 
 /// Whether a row of the table has been run for real.
@@ -71,6 +73,7 @@ pub struct Manager {
     install: &'static str,
     qemu: &'static [&'static str],
     compiler: &'static [&'static str],
+    valgrind: &'static [&'static str],
 }
 
 /// Every package manager that is known, in the order in which they are looked for.
@@ -84,6 +87,7 @@ pub const MANAGERS: [Manager; 4] = [
         install: "apt-get install -y --no-install-recommends",
         qemu: &["qemu-system-x86"],
         compiler: &["rustc-web", "cargo-web", "rust-web-src", "binutils"],
+        valgrind: &["valgrind"],
     },
     Manager {
         name: "dnf",
@@ -94,6 +98,7 @@ pub const MANAGERS: [Manager; 4] = [
         install: "dnf install -y",
         qemu: &["qemu-system-x86-core"],
         compiler: &["rust", "cargo", "rust-src", "binutils"],
+        valgrind: &["valgrind"],
     },
     Manager {
         name: "pacman",
@@ -104,6 +109,7 @@ pub const MANAGERS: [Manager; 4] = [
         install: "pacman -S --needed --noconfirm",
         qemu: &["qemu-system-x86"],
         compiler: &["rust", "rust-src", "binutils"],
+        valgrind: &["valgrind"],
     },
     Manager {
         name: "brew",
@@ -115,6 +121,7 @@ pub const MANAGERS: [Manager; 4] = [
         qemu: &["qemu"],
         // Homebrew's own Rust has no bare-metal library and no source of it.
         compiler: &["rustup"],
+        valgrind: &["valgrind"],
     },
 ];
 
@@ -124,6 +131,7 @@ impl Need {
         match self {
             Need::Qemu => "qemu-system-x86_64".to_owned(),
             Need::Compiler(target) => format!("a Rust compiler for {target}"),
+            Need::Valgrind => "valgrind".to_owned(),
         }
     }
 
@@ -132,6 +140,7 @@ impl Need {
         match self {
             Need::Qemu => "it is the machine that the kernel boots on",
             Need::Compiler(_) => "it compiles what runs without an operating system",
+            Need::Valgrind => "it counts the instructions of a bench",
         }
     }
 }
@@ -153,7 +162,8 @@ impl Manager {
         let has_compiler = missing.iter().any(|need| matches!(need, Need::Compiler(_)));
         let qemu = self.qemu.iter().filter(|_| has_qemu);
         let compiler = self.compiler.iter().filter(|_| has_compiler);
-        qemu.chain(compiler).copied().collect()
+        let valgrind = self.valgrind.iter().filter(|_| missing.contains(&Need::Valgrind));
+        qemu.chain(compiler).chain(valgrind).copied().collect()
     }
 
     /// The command lines that mend `missing`, one after another.
@@ -230,6 +240,9 @@ mod tests {
             "sudo -n pacman -S --needed --noconfirm qemu-system-x86 rust rust-src binutils"
         );
         assert_eq!(line("brew", Rights::UserSu), "brew install qemu rustup");
+        for name in ["apt", "dnf", "pacman", "brew"] {
+            assert_eq!(manager(name).packages(&[Need::Valgrind]), ["valgrind"]);
+        }
         for name in ["dnf", "pacman", "brew"] {
             assert_eq!(manager(name).tried, Tried::No);
         }

@@ -13,6 +13,8 @@
 //!    Without the right to install, the one command to run is printed.
 //! 5. Look again.
 //!
+//! What the benches need ([`ensure_bench`]) is asked for by itself and never part of the rest.
+//!
 //! # Invariants
 //! 1. Nothing is installed before it was said what and why.
 //! 2. Nothing here waits for an answer from the user.
@@ -41,6 +43,11 @@ use crate::progress::Progress;
 pub const QEMU_VARIABLE: &str = "QEMU";
 /// QEMU's program where nothing else is said.
 const QEMU_PROGRAM: &str = "qemu-system-x86_64";
+
+/// The runner of the benches' harness. It must have the harness's version.
+const RUNNER: &str = "gungraun-runner";
+/// See `sched-core/Cargo.toml`.
+const RUNNER_VERSION: &str = "0.20.0";
 
 /// How long rustup may take to add a target, or to find out that it cannot.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(60);
@@ -85,6 +92,26 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
     }
 }
 
+/// Installs what is missing of what the benches need: valgrind, and the runner of their harness.
+pub fn ensure_bench() -> Result<()> {
+    ensure(&[Need::Valgrind])?;
+    let installed = || {
+        let programs = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+        let beside_cargo = programs.map(|home| home.join("bin").join(RUNNER));
+        let runner = paths::find_program(RUNNER).or(beside_cargo.filter(|runner| runner.is_file()))?;
+        process::answer(Command::new(runner).arg("--version"))
+    };
+    if installed().is_some_and(|version| version.trim().ends_with(RUNNER_VERSION)) {
+        return Ok(());
+    }
+    eprintln!("setup: {RUNNER} {RUNNER_VERSION} is missing: it runs the benches under valgrind");
+    run(&format!("cargo install {RUNNER} --version {RUNNER_VERSION} --locked"))?;
+    match installed() {
+        Some(_) => Ok(()),
+        None => Err(missing(format!("{RUNNER} is still missing after its installation"))),
+    }
+}
+
 /// Says what is there and what is missing.
 pub fn check() -> Result<Exit> {
     let absent = absent(&[Need::Qemu, Need::Compiler(TARGET)])?;
@@ -112,7 +139,8 @@ fn absent(needs: &[Need]) -> Result<Vec<(Need, String)>> {
     for need in needs {
         match need {
             Need::Qemu if qemu()?.is_none() => absent.push((*need, String::new())),
-            Need::Qemu => {}
+            Need::Valgrind if paths::find_program("valgrind").is_none() => absent.push((*need, String::new())),
+            Need::Qemu | Need::Valgrind => {}
             Need::Compiler(target) => {
                 if let Err(reason) = compiler::find(target) {
                     absent.push((*need, format!(" ({reason})")));
@@ -131,7 +159,7 @@ fn add_rustup_targets(mut absent: Vec<(Need, String)>) -> Vec<(Need, String)> {
     let targets: Vec<_> = absent
         .iter()
         .filter_map(|(need, _)| match need {
-            Need::Qemu => None,
+            Need::Qemu | Need::Valgrind => None,
             Need::Compiler(target) => Some(*target),
         })
         .collect();
@@ -156,7 +184,7 @@ fn add_rustup_targets(mut absent: Vec<(Need, String)>) -> Vec<(Need, String)> {
         eprintln!("setup: rustup cannot do that here ({reason}); the system's packages are next");
     }
     absent.retain(|(need, _)| match need {
-        Need::Qemu => true,
+        Need::Qemu | Need::Valgrind => true,
         Need::Compiler(target) => compiler::find(target).is_err(),
     });
     absent
@@ -190,6 +218,7 @@ fn run(step: &str) -> Result<()> {
     eprintln!("setup: running: {step}");
     let mut words = step.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
+    process::without_outer_cargo(&mut command);
     command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
     let mut progress = Progress::new("setup");
     let mut last = VecDeque::new();
@@ -267,6 +296,12 @@ mod tests {
         assert!(knows_a_version("p:\n  Installed: (none)\n  Candidate: 1.2\n"));
         assert!(!knows_a_version("p:\n  Installed: 1.2\n  Candidate: (none)\n"));
         assert!(!knows_a_version(""));
+    }
+
+    #[test]
+    fn the_runner_has_the_version_of_its_harness() {
+        let manifest = fs::read_to_string(paths::workspace().join("sched-core/Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("gungraun = \"={RUNNER_VERSION}\"")), "the harness has another version");
     }
 
     #[test]

@@ -4,43 +4,78 @@
 //!
 //! # How it works
 //! Fields are grouped by who touches them when.
-//! Line 0 ([`Key`] and the tree link) is read on *every step of a walk through the timeline*, also of other entities.
+//! Line 0 ([`Links`] and [`Key`]) is read on *every step of a walk through the timeline*, also of other entities.
 //! Line 1 ([`Own`]) is read and written when this entity runs, comes or goes; so is line 2 ([`Signals`]), by the tick too.
 //! The link of the slice index follows; it is touched only by entities with a slice of their own.
 //! All fields are guarded by the lock of the queue the entity belongs to.
 //!
 //! # Invariants
 //! 1. `deadline`, `vruntime` and `slice` do not change while the entity is linked in a tree that is ordered by them.
-//! 2. `place` names the tree that `link` is in.
+//! 2. `place` says whether the entity is in the timeline.
 //! 3. `on_rq` is true from enqueue to dequeue; a running entity is `on_rq` and in no tree.
 //! 4. A delayed entity is `on_rq` and in a tree.
 //!
 //! # Cost
 //! A walk touches one line an entity.
 
-use core::{fmt, ops::Deref, ptr::NonNull, sync::atomic::Ordering};
-
-use intrusive_collections::RBTreeAtomicLink;
+use core::{fmt, ops::Deref, ptr::NonNull};
 
 use crate::{
     params::Policy,
-    pelt::Signals,
     platform::Nanos,
-    sync::{Family, Guarded, Right, Spin, Word},
+    sync::Family,
     vtime::{VSpan, VTime},
     weight::Weight,
 };
+#[cfg(not(feature = "naive-layout"))]
+use {
+    crate::{
+        pelt::Signals,
+        sync::{Guarded, Right, Spin, Word},
+    },
+    core::sync::atomic::Ordering,
+    intrusive_collections::RBTreeAtomicLink,
+};
 
-/// Where an entity is linked.
+/// Whether an entity is in the timeline, and how high: its rank there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In no tree: off the queue, or running.
-    Nowhere,
-    /// In the tree of eligible entities, by deadline.
-    Eligible,
-    /// In the tree of entities that are not eligible yet, by vruntime.
-    Later,
+pub(crate) struct Place(i8);
+
+impl Place {
+    /// In no tree: off the queue, or running. Also what a missing child counts for.
+    pub(crate) const NOWHERE: Self = Self(-1);
+
+    /// In the timeline. `rank` is not negative.
+    #[inline(always)]
+    pub(crate) const fn linked(rank: i8) -> Self {
+        Self(rank)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn rank(self) -> i8 {
+        self.0
+    }
 }
+
+/// An entity's place in the timeline, which alone reads and writes it.
+pub(crate) struct Links<F: Family> {
+    /// Before and after it.
+    pub child: [Option<EntityRef<F>>; 2],
+    pub parent: Option<EntityRef<F>>,
+    /// The smallest vruntime below it, and its own.
+    pub min_vruntime: VTime,
+}
+
+impl<F: Family> Links<F> {
+    const NONE: Self = Self { child: [None; 2], parent: None, min_vruntime: VTime::START };
+}
+
+impl<F: Family> Clone for Links<F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Family> Copy for Links<F> {}
 
 /// What a walk through the timeline reads.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +88,7 @@ pub(crate) struct Key {
     pub weight: Weight,
     /// r_i: the length of a request, in nanoseconds.
     pub slice: u32,
-    /// Which tree `link` is in.
+    /// Whether it is linked, and how high.
     pub place: Place,
 }
 
@@ -81,10 +116,11 @@ pub(crate) struct Own {
 }
 
 /// An entity a queue can order.
+#[cfg(not(feature = "naive-layout"))]
 #[repr(C, align(64))]
 pub struct SchedEntity<F: Family = Spin> {
     // Line 0: every walk, also past other entities.
-    pub(crate) link: RBTreeAtomicLink,
+    links: Guarded<F, Links<F>>,
     key: Guarded<F, Key>,
     // Line 1: this entity runs, comes or goes.
     own: OwnLine<F>,
@@ -94,9 +130,11 @@ pub struct SchedEntity<F: Family = Spin> {
     pub(crate) slice_link: RBTreeAtomicLink,
 }
 
+#[cfg(not(feature = "naive-layout"))]
 #[repr(C, align(64))]
 struct SignalsLine<F: Family>(Guarded<F, Signals>);
 
+#[cfg(not(feature = "naive-layout"))]
 #[repr(C, align(64))]
 struct OwnLine<F: Family> {
     own: Guarded<F, Own>,
@@ -104,11 +142,12 @@ struct OwnLine<F: Family> {
     sum_exec: F::Word,
 }
 
+#[cfg(not(feature = "naive-layout"))]
 const _: () = {
     use core::mem::{align_of, offset_of, size_of};
     type E = SchedEntity<Spin>;
     static_assertions::const_assert!(align_of::<E>() == 64);
-    static_assertions::const_assert!(offset_of!(E, link) == 0);
+    static_assertions::const_assert!(offset_of!(E, links) == 0);
     static_assertions::const_assert!(offset_of!(E, key) + size_of::<Key>() <= 64);
     static_assertions::const_assert!(offset_of!(E, own) == 64);
     static_assertions::const_assert!(size_of::<OwnLine<Spin>>() == 64);
@@ -118,17 +157,18 @@ const _: () = {
     static_assertions::const_assert!(size_of::<E>() == 256);
 };
 
+#[cfg(not(feature = "naive-layout"))]
 impl<F: Family> SchedEntity<F> {
     /// An entity that has never run: nice 0, no service, off every queue.
     pub(crate) fn new() -> Self {
         Self {
-            link: RBTreeAtomicLink::new(),
+            links: Guarded::new(Links::NONE),
             key: Guarded::new(Key {
                 deadline: VTime::START,
                 vruntime: VTime::START,
                 weight: Weight::NICE_0,
                 slice: 0,
-                place: Place::Nowhere,
+                place: Place::NOWHERE,
             }),
             own: OwnLine {
                 own: Guarded::new(Own {
@@ -172,6 +212,16 @@ impl<F: Family> SchedEntity<F> {
     }
 
     #[inline(always)]
+    pub(crate) fn links(&self, right: &Right) -> Links<F> {
+        self.links.with(right, |links| *links)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_links(&self, right: &mut Right, change: impl FnOnce(&mut Links<F>)) {
+        self.links.with_mut(right, change);
+    }
+
+    #[inline(always)]
     pub(crate) fn own(&self, right: &Right) -> Own {
         self.own.own.with(right, |own| *own)
     }
@@ -202,6 +252,12 @@ impl<F: Family> SchedEntity<F> {
         self.own.own.with_mut(right, change)
     }
 }
+
+/// The same fields in another order, for one bench.
+#[cfg(feature = "naive-layout")]
+mod naive;
+#[cfg(feature = "naive-layout")]
+pub use naive::SchedEntity;
 
 /// A pointer to an entity that the scheduler owns for now.
 ///

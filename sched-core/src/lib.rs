@@ -26,7 +26,7 @@
 //! # Floors
 //!
 //! A module imports only from its own floor or from floors further down:
-//! `text`; `scheduler`; `cpu`; `queue`; `load`, `policy`; `members`; `config`, `task`; `stats`; `timeline`; `entity`; `params`; `pelt`;
+//! `internals`, `text`; `scheduler`; `cpu`; `queue`; `load`, `policy`; `members`; `config`, `task`; `stats`; `timeline`; `entity`; `params`; `pelt`;
 //! `weight`; `vtime`; `mask`; `features`, `gate`, `sync`; `platform`, `token`.
 #![no_std]
 #![warn(missing_docs)]
@@ -39,6 +39,9 @@ mod cpu;
 mod entity;
 mod features;
 mod gate;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 mod load;
 mod mask;
 mod members;

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 /// From the top down. Modules on one line are one floor.
 const FLOORS: &[&[&str]] = &[
-    &["text"],
+    &["internals", "text"],
     &["scheduler"],
     &["cpu"],
     &["queue"],

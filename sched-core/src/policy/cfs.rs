@@ -173,7 +173,7 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
 
     fn waits(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
         members.set_key(entity, |key| key.deadline = key.vruntime);
-        members.timeline.insert(&mut members.right, entity, true);
+        members.timeline.insert(&mut members.right, entity);
         self.check_spread(members, entity);
     }
 
@@ -213,7 +213,7 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
             let second = if Some(left) == members.running {
                 first
             } else {
-                let second = members.timeline.second();
+                let second = members.timeline.second(&members.right);
                 match (second, members.running) {
                     (Some(second), Some(running)) => Some(if sooner(running, second) { running } else { second }),
                     (second, running) => second.or(running),

@@ -122,8 +122,7 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
     fn waits(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
         let key = members.key(entity);
         self.waiting.add(key.vruntime, key.weight);
-        let eligible = self.everybody(members).eligible(key.vruntime);
-        members.timeline.insert(&mut members.right, entity, eligible);
+        members.timeline.insert(&mut members.right, entity);
     }
 
     #[inline(always)]
@@ -159,7 +158,7 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
     #[inline]
     fn choose(&mut self, members: &mut Members<F, X>, protection: Protection) -> Option<EntityRef<F>> {
         if members.nr == 1 {
-            return members.running.or_else(|| members.timeline.any_leftmost(&members.right));
+            return members.running.or(members.timeline.first());
         }
         let everybody = self.everybody(members);
         let contender = members.running.filter(|running| everybody.eligible(members.key(*running).vruntime));
@@ -176,7 +175,8 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
         {
             return contender;
         }
-        let best = members.timeline.earliest(&mut members.right, |vruntime| everybody.eligible(vruntime));
+        let v = || { everybody }.virtual_time(None);
+        let best = members.timeline.earliest(&members.right, |vruntime| everybody.eligible(vruntime), v);
         match (contender, best) {
             (Some(running), Some(waiting)) => {
                 let sooner = members.key(running).deadline < members.key(waiting).deadline;
@@ -185,7 +185,7 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
             (None, None) if members.nr > 0 => {
                 debug_assert!(false, "nobody is eligible");
                 self.pick_failures += 1;
-                members.timeline.any_leftmost(&members.right).or(members.running)
+                members.timeline.first().or(members.running)
             }
             (contender, best) => contender.or(best),
         }

@@ -68,19 +68,20 @@ impl Ground {
     fn check(&self) {
         self.timeline.check(&self.right);
         assert_eq!(self.timeline.len() as usize, self.linked.len());
-        let mut found: Vec<usize> = self.timeline.iter().map(|entity| self.index(entity)).collect();
+        let mut found: Vec<usize> = self.timeline.iter(&self.right).map(|entity| self.index(entity)).collect();
         let mut linked = self.linked.clone();
         found.sort_unstable();
         linked.sort_unstable();
         assert_eq!(found, linked);
         for i in 0..ENTITIES {
-            assert_eq!(self.key(i).place != Place::Nowhere, self.linked.contains(&i));
+            assert_eq!(self.key(i).place != Place::NOWHERE, self.linked.contains(&i));
         }
     }
 
     /// Compares the front with a search of the whole list.
     fn compare(&mut self, v: VTime) {
-        let found = self.timeline.earliest(&mut self.right, |vruntime| vruntime <= v).map(|entity| self.index(entity));
+        let found =
+            self.timeline.earliest(&self.right, |vruntime| vruntime <= v, || v).map(|entity| self.index(entity));
         let eligible = || self.linked.iter().copied().filter(|&i| self.key(i).vruntime <= v);
         let best = eligible().map(|i| self.key(i).deadline).min();
         assert_eq!(found.map(|i| self.key(i).deadline), best);
@@ -103,7 +104,7 @@ proptest! {
                 (1, _) => ground.compare(v),
                 // The front leaves, as it does when it is picked.
                 (2, _) => {
-                    let front = ground.timeline.earliest(&mut ground.right, |vruntime| vruntime <= v);
+                    let front = ground.timeline.earliest(&ground.right, |vruntime| vruntime <= v, || v);
                     if let Some(front) = front {
                         ground.timeline.remove(&mut ground.right, front);
                         let gone = ground.index(front);
@@ -116,14 +117,12 @@ proptest! {
                     ground.linked.swap_remove(at);
                     ground.check();
                 }
-                (kind, None) => {
+                (_, None) => {
                     entity.set_key(&mut ground.right, |key| {
                         key.vruntime = origin + VSpan::new(a);
                         key.deadline = origin + VSpan::new(b);
                     });
-                    // V moves on between an insertion and the next pick: the place may be out of date.
-                    let eligible = if kind == 3 { b & 1 == 0 } else { ground.key(i).vruntime <= v };
-                    ground.timeline.insert(&mut ground.right, entity, eligible);
+                    ground.timeline.insert(&mut ground.right, entity);
                     ground.linked.push(i);
                     ground.check();
                 }
@@ -161,14 +160,26 @@ proptest! {
 }
 
 #[test]
-fn the_leftmost_of_one_is_that_one() {
-    for eligible in [true, false] {
-        let mut ground = Ground::new();
-        assert!(ground.timeline.any_leftmost(&ground.right).is_none());
-        let entity = ground.reference(0);
-        ground.timeline.insert(&mut ground.right, entity, eligible);
-        assert_eq!(ground.timeline.any_leftmost(&ground.right), Some(entity));
-        ground.timeline.remove(&mut ground.right, entity);
-        assert!(ground.timeline.any_leftmost(&ground.right).is_none());
+fn the_first_of_one_is_that_one_and_there_is_no_second() {
+    let mut ground = Ground::new();
+    assert!(ground.timeline.first().is_none());
+    let entity = ground.reference(0);
+    ground.timeline.insert(&mut ground.right, entity);
+    assert_eq!(ground.timeline.first(), Some(entity));
+    assert!(ground.timeline.second(&ground.right).is_none());
+    ground.timeline.remove(&mut ground.right, entity);
+    assert!(ground.timeline.first().is_none());
+}
+
+#[test]
+fn of_equal_deadlines_the_later_arrival_is_the_later() {
+    let mut ground = Ground::new();
+    for i in [3, 0, 4, 1, 2] {
+        let entity = ground.reference(i);
+        entity.set_key(&mut ground.right, |key| key.deadline = VTime::START + VSpan::new((i as i64) / 3));
+        ground.timeline.insert(&mut ground.right, entity);
     }
+    let order: Vec<_> = ground.timeline.iter(&ground.right).map(|entity| ground.index(entity)).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+    assert_eq!(ground.timeline.second(&ground.right), Some(ground.reference(1)));
 }

@@ -74,7 +74,7 @@ fn the_running_entity_counts_in_v() {
         vruntime: at(300),
         weight: of(0),
         slice: BASE_SLICE,
-        place: crate::entity::Place::Nowhere,
+        place: crate::entity::Place::NOWHERE,
     };
     assert_eq!(average.virtual_time(Some(running)), at(150));
     assert_eq!(average.weight(), 1024, "but is not kept in it");

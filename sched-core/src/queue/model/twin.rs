@@ -373,7 +373,7 @@ impl Twin {
         assert_eq!(key.weight, model.weight);
         assert_eq!((key.slice, own.custom_slice, own.policy), (model.slice, model.custom, model.policy));
         let Some(q) = self.home[i] else {
-            assert_eq!(key.place, Place::Nowhere);
+            assert_eq!(key.place, Place::NOWHERE);
             assert_eq!(i128::from(own.vlag.get()), model.lag, "lag of {i}, which is away");
             if model.relative {
                 assert_eq!(
@@ -391,11 +391,11 @@ impl Twin {
         assert_eq!(key.vruntime, side.raw(model.vruntime), "vruntime of {i}");
         assert_eq!(key.deadline, side.raw(model.deadline), "deadline of {i}");
         if side.model.running == Some(i) {
-            assert_eq!(key.place, Place::Nowhere);
+            assert_eq!(key.place, Place::NOWHERE);
             assert_eq!(own.protected_until, side.raw(model.protected_until), "protection of {i}");
             assert_eq!(own.exec_start, model.exec_start);
         } else {
-            assert_ne!(key.place, Place::Nowhere);
+            assert_ne!(key.place, Place::NOWHERE);
         }
     }
 }
