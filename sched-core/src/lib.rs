@@ -31,7 +31,7 @@
 #![no_std]
 #![warn(missing_docs)]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "model"))]
 extern crate std;
 
 mod config;
@@ -59,6 +59,13 @@ mod timeline;
 mod token;
 mod vtime;
 mod weight;
+
+/// Plays any bytes beside the exact models of the fair queue. For this workspace's fuzzer; no promise.
+#[cfg(feature = "model")]
+#[doc(hidden)]
+pub fn follow_model(script: &[u8]) {
+    queue::model::follow(script);
+}
 
 pub use config::Config;
 pub use cpu::CpuQueue;

@@ -442,5 +442,5 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     }
 }
 
-#[cfg(test)]
-mod model;
+#[cfg(any(test, feature = "model"))]
+pub(crate) mod model;

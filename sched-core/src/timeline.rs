@@ -74,7 +74,7 @@ impl<F: Family> Timeline<F> {
         Self { root: None, front: None, len: 0 }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "model"))]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -394,7 +394,7 @@ impl<F: Family> Timeline<F> {
     }
 
     /// Panics unless I1 to I4 hold.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "model"))]
     pub(crate) fn check(&self, right: &Right) {
         let mut order = std::vec::Vec::new();
         if let Some(root) = self.root {
@@ -406,7 +406,7 @@ impl<F: Family> Timeline<F> {
         assert_eq!(self.len as usize, order.len());
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "model"))]
     fn check_below(right: &Right, entity: EntityRef<F>, order: &mut std::vec::Vec<EntityRef<F>>) {
         let start = order.len();
         for side in 0..2 {

@@ -43,19 +43,19 @@ impl Average {
     }
 
     /// An average whose virtual time starts anywhere.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "model"))]
     pub(crate) fn starting_at(zero: VTime) -> Self {
         Self { zero, ..Self::new() }
     }
 
     /// v0.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "model"))]
     pub(crate) fn zero(&self) -> VTime {
         self.zero
     }
 
     /// S.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "model"))]
     pub(crate) fn sum(&self) -> i64 {
         self.sum
     }

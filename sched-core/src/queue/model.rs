@@ -8,22 +8,29 @@
 //! [`properties`] feeds it random scripts, [`rules`] the cases that other schedulers got wrong.
 //! [`machine`] is a CPU with a tick, on which [`fairness`] compares what entities get with what they should get.
 //!
+//! A script is any bytes at all ([`follow`]): proptest, the long run and the fuzzer play the same ones.
+//!
 //! # Invariants
 //! 1. Nothing here uses the queue, the timeline, or the arithmetic of EEVDF.
 //!    The one thing shared is [`Weight::virtual_time`], which has its own tests.
 //!
 //! # Cost
 //! O(n) an operation, O(n) for V.
+#![cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the fuzzer uses less than the tests"))]
 
 mod cfs;
+#[cfg(test)]
 mod fairness;
+#[cfg(test)]
 mod long_run;
+#[cfg(test)]
 mod machine;
 mod properties;
+#[cfg(test)]
 mod rules;
 mod twin;
 
-use std::vec::Vec;
+use std::{eprintln, format, string::String, thread, vec::Vec};
 
 use crate::{
     params::{Policy, TaskParams},
@@ -342,4 +349,38 @@ fn renew(e: &mut Entity) -> bool {
         e.deadline = e.vruntime + e.request();
     }
     over
+}
+
+/// Plays `script` beside the model it names; panics if the queue does otherwise.
+///
+/// The first byte chooses policy and weather, the second the number of entities; then each eight bytes are a step.
+pub(crate) fn follow(script: &[u8]) {
+    let [kind, entities, steps @ ..] = script else { return };
+    let steps: Vec<u64> =
+        steps.chunks(8).map(|step| step.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))).collect();
+    let entities = 2 + usize::from(*entities) % 24;
+    match kind % 4 {
+        3 => drop(cfs::play(cfs::START, entities, &steps)),
+        weather => {
+            drop(properties::play(properties::WEATHERS[usize::from(weather)], entities, twin::USUAL_ORIGINS, &steps))
+        }
+    }
+}
+
+/// Says how to play a script again if it fails.
+struct Replay<'a> {
+    kind: u8,
+    entities: usize,
+    steps: &'a [u64],
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        const LONGEST: usize = 500;
+        if thread::panicking() && self.steps.len() <= LONGEST && (2..26).contains(&self.entities) {
+            let steps: String = self.steps.iter().map(|step| format!("{:016x}", step.swap_bytes())).collect();
+            let (kind, entities) = (self.kind, self.entities - 2);
+            eprintln!("SCRIPT={kind:02x}{entities:02x}{steps} cargo test -p sched-core --lib replay -- --ignored");
+        }
+    }
 }

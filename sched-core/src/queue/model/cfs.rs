@@ -16,10 +16,12 @@
 use core::ptr::NonNull;
 use std::{sync::Arc, vec::Vec};
 
+#[cfg(test)]
 use proptest::prelude::*;
 
 use super::{
     super::LONGEST_CHARGE,
+    Replay,
     twin::{Real, WOKEN},
 };
 use crate::{
@@ -498,13 +500,15 @@ fn step(twin: &mut Twin, word: u64) -> Option<usize> {
     }
 }
 
-fn play(origins: [u64; 2], entities: usize, script: &[u64]) -> Vec<Option<usize>> {
+pub(super) fn play(origins: [u64; 2], entities: usize, script: &[u64]) -> Vec<Option<usize>> {
+    let _replay = Replay { kind: 3, entities, steps: script };
     let mut twin = Twin::new(origins, entities);
     script.iter().map(|&word| step(&mut twin, word)).collect()
 }
 
-const START: [u64; 2] = [VTime::START.raw(); 2];
+pub(super) const START: [u64; 2] = [VTime::START.raw(); 2];
 
+#[cfg(test)]
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
@@ -523,6 +527,7 @@ proptest! {
 }
 
 /// Plays random scripts until `steps` are done.
+#[cfg(test)]
 pub(super) fn long_run(seed: u64, steps: u64, mut progress: impl FnMut(u64)) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut done = 0;

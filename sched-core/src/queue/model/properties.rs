@@ -11,10 +11,14 @@
 //! # Cost
 //! About 10 us an operation without optimisation.
 
+#[cfg(test)]
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::twin::{Origins, Twin, USUAL_ORIGINS, WOKEN};
+use super::{
+    Replay,
+    twin::{Origins, Twin, USUAL_ORIGINS, WOKEN},
+};
 use crate::{
     params::{Policy, Slice, TaskParams},
     policy::{Arrival, Departure},
@@ -29,7 +33,7 @@ const HOUR: u64 = 3_600_000_000_000;
 
 /// What the scripts of one property may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weather {
+pub(super) enum Weather {
     /// Runs up to some ticks.
     Fair,
     /// Also runs of an hour, and a clock that steps back.
@@ -37,6 +41,9 @@ enum Weather {
     /// Only the heaviest and the lightest, with the shortest and the longest slices.
     Extremes,
 }
+
+/// All of them.
+pub(super) const WEATHERS: [Weather; 3] = [Weather::Fair, Weather::Storm, Weather::Extremes];
 
 /// Cuts small numbers out of a word.
 struct Word(u64);
@@ -186,17 +193,19 @@ fn twin(weather: Weather, entities: usize, origins: Origins) -> Twin {
 }
 
 /// Plays a script and answers with all picks.
-fn play(weather: Weather, entities: usize, origins: Origins, script: &[u64]) -> Vec<Option<usize>> {
+pub(super) fn play(weather: Weather, entities: usize, origins: Origins, script: &[u64]) -> Vec<Option<usize>> {
+    let _replay = Replay { kind: weather as u8, entities, steps: script };
     let mut twin = twin(weather, entities, origins);
     script.iter().map(|&word| step(&mut twin, weather, word)).collect()
 }
 
 /// Plays random scripts until `steps` are done.
+#[cfg(test)]
 pub(super) fn long_run(seed: u64, steps: u64, mut progress: impl FnMut(u64)) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut done = 0;
     while done < steps {
-        let weather = [Weather::Fair, Weather::Storm, Weather::Extremes][dice.usize(..3)];
+        let weather = WEATHERS[dice.usize(..3)];
         let crowd = dice.usize(..50) == 0;
         let (entities, longest) = if crowd { (100, 2_000) } else { (dice.usize(2..12), 20_000) };
         let script: Vec<u64> = (0..dice.usize(1..longest)).map(|_| dice.u64(..)).collect();
@@ -206,17 +215,20 @@ pub(super) fn long_run(seed: u64, steps: u64, mut progress: impl FnMut(u64)) {
     }
 }
 
+#[cfg(test)]
 fn script(longest: usize) -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(any::<u64>(), 1..longest)
 }
 
 /// `PROPTEST_CASES`, usually 256, divided by `divisor`.
+#[cfg(test)]
 fn cases(divisor: u32) -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: (usual.cases / divisor).max(1), ..usual }
 }
 
 // On average 256 * 1500 steps each, most of them of several operations.
+#[cfg(test)]
 proptest! {
     #[test]
     fn the_queue_does_what_the_model_says(script in script(3000), entities in 2_usize..12) {
@@ -234,6 +246,7 @@ proptest! {
     }
 }
 
+#[cfg(test)]
 proptest! {
     #![proptest_config(cases(8))]
 
@@ -272,6 +285,7 @@ proptest! {
     }
 }
 
+#[cfg(test)]
 proptest! {
     #![proptest_config(cases(128))]
 
