@@ -100,6 +100,9 @@ struct Queue {
     running: Option<usize>,
     /// V when the last one left.
     rest: i128,
+    /// Service owed or owing, `w (V - v)`, that was forgotten: beyond the limit, or because delay earns nothing.
+    /// Whoever stayed was moved from V by that.
+    forgotten: i128,
 }
 
 /// Whether a wake-up preempts, as far as the rules say.
@@ -113,7 +116,7 @@ enum Verdict {
 
 impl Queue {
     fn new(base_slice: u32, tick: u32) -> Self {
-        Self { base_slice, tick, members: Vec::new(), running: None, rest: 0 }
+        Self { base_slice, tick, members: Vec::new(), running: None, rest: 0, forgotten: 0 }
     }
 
     fn total_weight(&self, all: &[Entity]) -> i128 {
@@ -227,9 +230,15 @@ impl Queue {
         false
     }
 
+    /// Of what `i` is owed or owes, only `kept` is remembered.
+    fn forget(&mut self, all: &[Entity], i: usize, kept: i128) {
+        self.forgotten += all[i].w() * (self.virtual_time(all) - all[i].vruntime - kept).abs();
+    }
+
     fn undelay(&mut self, all: &mut [Entity], i: usize, now: u64) {
         self.charge(all, now);
         let lag = self.lag(all, i);
+        self.forget(all, i, lag);
         all[i].lag = lag;
         all[i].delayed = false;
         if self.virtual_time(all) - all[i].vruntime != lag {
@@ -249,7 +258,9 @@ impl Queue {
 
     fn take_out(&mut self, all: &mut [Entity], i: usize, departure: Departure) {
         self.rest = self.virtual_time(all);
-        all[i].lag = self.lag(all, i);
+        let lag = self.lag(all, i);
+        self.forget(all, i, lag);
+        all[i].lag = lag;
         all[i].delayed = false;
         if departure == Departure::Move {
             all[i].deadline -= all[i].vruntime;
@@ -325,6 +336,7 @@ impl Queue {
         let (v, lag) = (self.virtual_time(all), self.clamped_lag(all, i));
         let (from, to) = (all[i].w(), i128::from(params.weight().get()));
         if from != to {
+            self.forget(all, i, lag);
             let e = &mut all[i];
             e.vruntime = v - lag * from / to;
             e.deadline = v + (e.deadline - v) * from / to;

@@ -27,8 +27,8 @@ use crate::{
 
 const BASE_SLICE: u32 = 2_800_000;
 const TICK: u32 = 4_000_000;
-/// Four times the largest lag limit: 104 ms at weight 3.
-const REACH: i64 = 4 * 104_000_000 * 1024 / 3;
+/// The largest lag limit: 104 ms at weight 3. Each entity that is away, with its lag, has moved the others by that at most.
+const LIMIT: i64 = 104_000_000 * 1024 / 3;
 const HOUR: u64 = 3_600_000_000_000;
 
 /// What the scripts of one property may do.
@@ -187,7 +187,7 @@ fn twin(weather: Weather, entities: usize, origins: Origins) -> Twin {
         .collect();
     let mut twin = Twin::new(BASE_SLICE, TICK, origins, &all);
     if weather != Weather::Storm {
-        twin.reach = REACH;
+        twin.reach = (entities as i64 + 4) * LIMIT;
     }
     twin
 }

@@ -23,6 +23,7 @@ use crate::{
     queue::{AnyPolicy, FairQueue, Left},
     sync::Spin,
     vtime::VTime,
+    weight::Weight,
 };
 
 /// After a sleep on the same queue.
@@ -81,7 +82,7 @@ pub(super) struct Twin {
     /// Compare after every so many operations.
     pub stride: u32,
     since_comparison: Cell<u32>,
-    /// How far a vruntime may be from the zero point, in virtual nanoseconds.
+    /// How far a vruntime may be from the zero point, in virtual nanoseconds, beside what was forgotten.
     pub reach: i64,
     entities: Vec<Arc<SchedEntity<Spin>>>,
 }
@@ -163,6 +164,9 @@ impl Twin {
     /// Puts a new entity in the place of one that is off every queue.
     pub fn forget(&mut self, i: usize) {
         assert_eq!(self.home[i], None);
+        for side in &mut self.sides {
+            side.model.forgotten += self.model[i].w() * self.model[i].lag.abs();
+        }
         self.entities[i] = Arc::new(SchedEntity::new());
         self.model[i] = Entity::new();
     }
@@ -414,8 +418,10 @@ impl Side {
         let lags: i128 = model.members.iter().map(|&i| -moment(i, v)).sum();
         let total = model.total_weight(all);
         assert!(lags <= 0 && -lags < total.max(1), "the lags sum to {lags} at weight {total}");
+        // What was forgotten weighed on the others, at worst on the lightest alone.
+        let reach = i128::from(reach) + model.forgotten / i128::from(Weight::IDLE.get());
         for &i in &model.members {
-            let distance = (self.raw(all[i].vruntime) - zero).get().abs();
+            let distance = i128::from((self.raw(all[i].vruntime) - zero).get().abs());
             assert!(distance <= reach, "{i} is {distance} from the zero point");
         }
         let there = &real.members;
