@@ -396,3 +396,14 @@ impl Drop for Replay<'_> {
         }
     }
 }
+
+/// Plays the script in the environment, as a failure printed it.
+#[cfg(test)]
+#[test]
+#[ignore = "asks for SCRIPT"]
+fn replay() {
+    let script = std::env::var("SCRIPT").expect("SCRIPT is set to what a failure printed");
+    let bytes: Option<Vec<u8>> =
+        script.as_bytes().chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect();
+    follow(&bytes.expect("SCRIPT is hexadecimal"));
+}

@@ -12,9 +12,9 @@
 //! # Cost
 //! Some microseconds a step.
 
-use std::{env, eprintln, thread, time, vec::Vec};
+use std::{env, eprintln, thread, time};
 
-use super::{cfs, follow, properties};
+use super::{cfs, properties};
 
 fn asked(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
@@ -42,14 +42,4 @@ fn long_run() {
         thread.join().expect("the queue does what the model says");
     }
     eprintln!("{} steps done", 2 * steps);
-}
-
-/// Plays the script in the environment, as a failure printed it.
-#[test]
-#[ignore = "asks for SCRIPT"]
-fn replay() {
-    let script = env::var("SCRIPT").expect("SCRIPT is set to what a failure printed");
-    let bytes: Option<Vec<u8>> =
-        script.as_bytes().chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect();
-    follow(&bytes.expect("SCRIPT is hexadecimal"));
 }
