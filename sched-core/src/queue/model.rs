@@ -33,6 +33,7 @@ mod twin;
 use std::{eprintln, format, string::String, thread, vec::Vec};
 
 use crate::{
+    features::{Feature, FeatureSet, Switchable},
     params::{Policy, TaskParams},
     policy::{Arrival, Departure, Protection},
     weight::Weight,
@@ -100,6 +101,8 @@ struct Queue {
     running: Option<usize>,
     /// V when the last one left.
     rest: i128,
+    features: Switchable,
+    buddy: Option<usize>,
     /// Service owed or owing, `w (V - v)`, that was forgotten: beyond the limit, or because delay earns nothing.
     /// Whoever stayed was moved from V by that.
     forgotten: i128,
@@ -116,7 +119,20 @@ enum Verdict {
 
 impl Queue {
     fn new(base_slice: u32, tick: u32) -> Self {
-        Self { base_slice, tick, members: Vec::new(), running: None, rest: 0, forgotten: 0 }
+        Self {
+            base_slice,
+            tick,
+            members: Vec::new(),
+            running: None,
+            rest: 0,
+            features: Switchable::default(),
+            buddy: None,
+            forgotten: 0,
+        }
+    }
+
+    fn on(&self, feature: Feature) -> bool {
+        self.features.on(feature)
     }
 
     fn total_weight(&self, all: &[Entity]) -> i128 {
@@ -156,7 +172,11 @@ impl Queue {
     /// The lag with which an entity leaves or wakes up. Delay pays a debt and earns nothing.
     fn lag(&self, all: &[Entity], i: usize) -> i128 {
         let lag = self.clamped_lag(all, i);
-        if all[i].delayed { lag.max(all[i].lag).min(0) } else { lag }
+        match all[i].delayed {
+            false => lag,
+            true if self.on(Feature::DelayZero) => lag.max(all[i].lag).min(0),
+            true => lag.max(all[i].lag),
+        }
     }
 
     /// Everybody who may be picked: one, or several if deadlines are equal. Perhaps delayed ones.
@@ -167,6 +187,12 @@ impl Queue {
         let v = self.virtual_time(all);
         let eligible = |&i: &usize| all[i].vruntime <= v;
         let running = self.running.filter(eligible);
+        if let Some(buddy) = self.buddy.filter(eligible)
+            && honour_protection
+            && self.on(Feature::PickBuddy)
+        {
+            return [buddy].into();
+        }
         if let Some(i) = running
             && honour_protection
             && all[i].vruntime < all[i].protected_until
@@ -194,7 +220,15 @@ impl Queue {
         e.sum_exec += ran;
         e.vruntime += e.virtual_time(ran.min(super::LONGEST_CHARGE));
         let over = renew(e);
-        self.members.len() > 1 && (over || e.vruntime >= e.protected_until)
+        let answer = self.members.len() > 1 && (over || e.vruntime >= e.protected_until);
+        if answer {
+            self.forget_buddy(i);
+        }
+        answer
+    }
+
+    fn forget_buddy(&mut self, i: usize) {
+        self.buddy = self.buddy.filter(|&buddy| buddy != i);
     }
 
     fn enqueue(&mut self, all: &mut [Entity], i: usize, params: TaskParams, arrival: Arrival, now: u64) {
@@ -209,10 +243,13 @@ impl Queue {
         self.apply(&mut all[i], params);
         let (v, queued) = (self.virtual_time(all), self.total_weight(all));
         let e = &mut all[i];
-        let lag = if queued == 0 { 0 } else { e.lag * (queued + e.w()) / queued };
+        let keeps = queued != 0 && self.features.on(Feature::PlaceLag);
+        let lag = if keeps { e.lag * (queued + e.w()) / queued } else { 0 };
         e.vruntime = v - lag;
-        let half = if arrival == Arrival::Fresh { 2 } else { 1 };
-        e.deadline = e.vruntime + if e.relative { e.deadline } else { e.request() / half };
+        let halves = arrival == Arrival::Fresh && self.features.on(Feature::PlaceDeadlineInitial);
+        let half = if halves { 2 } else { 1 };
+        e.deadline = e.vruntime
+            + if e.relative && self.features.on(Feature::PlaceRelDeadline) { e.deadline } else { e.request() / half };
         e.relative = false;
         self.members.push(i);
     }
@@ -220,7 +257,9 @@ impl Queue {
     /// True if it sleeps and waits on.
     fn dequeue(&mut self, all: &mut [Entity], i: usize, departure: Departure, now: u64) -> bool {
         self.charge(all, now);
-        if departure == Departure::Sleep && all[i].vruntime > self.virtual_time(all) {
+        let owes = all[i].vruntime > self.virtual_time(all);
+        if departure == Departure::Sleep && owes && self.on(Feature::DelayDequeue) {
+            self.forget_buddy(i);
             all[i].lag = self.clamped_lag(all, i);
             all[i].delayed = true;
             self.running = self.running.filter(|&running| running != i);
@@ -245,7 +284,8 @@ impl Queue {
             self.members.retain(|&member| member != i);
             let (v, queued) = (self.virtual_time(all), self.total_weight(all));
             let e = &mut all[i];
-            e.vruntime = v - if queued == 0 { 0 } else { lag * (queued + e.w()) / queued };
+            let keeps = queued != 0 && self.features.on(Feature::PlaceLag);
+            e.vruntime = v - if keeps { lag * (queued + e.w()) / queued } else { 0 };
             e.deadline = e.vruntime + e.request();
             self.members.push(i);
         }
@@ -262,7 +302,8 @@ impl Queue {
         self.forget(all, i, lag);
         all[i].lag = lag;
         all[i].delayed = false;
-        if departure == Departure::Move {
+        self.forget_buddy(i);
+        if departure == Departure::Move && self.on(Feature::PlaceRelDeadline) {
             all[i].deadline -= all[i].vruntime;
             all[i].relative = true;
         }
@@ -273,7 +314,8 @@ impl Queue {
     fn start(&mut self, all: &mut [Entity], i: usize, now: u64) {
         assert!(self.running.is_none());
         self.running = Some(i);
-        let shortest = self.shortest(all).unwrap();
+        self.forget_buddy(i);
+        let shortest = if self.on(Feature::RunToParity) { self.shortest(all).unwrap() } else { 700_000 };
         let e = &mut all[i];
         e.exec_start = now;
         e.protected_until = e.deadline;
@@ -286,8 +328,11 @@ impl Queue {
         self.running = None;
     }
 
-    fn verdict(&self, all: &[Entity], wakee: usize, arrival: Arrival) -> Verdict {
+    fn verdict(&mut self, all: &[Entity], wakee: usize, arrival: Arrival) -> Verdict {
         let Some(running) = self.running else { return Verdict::Certain(true) };
+        if !self.on(Feature::WakeupPreemption) {
+            return Verdict::Certain(false);
+        }
         let (running, woken) = (&all[running], &all[wakee]);
         if woken.policy == Policy::Idle {
             return Verdict::Certain(false);
@@ -298,9 +343,15 @@ impl Queue {
         if woken.policy == Policy::Batch {
             return Verdict::Certain(false);
         }
-        let shorter = woken.slice < running.slice;
+        let shorter = woken.slice < running.slice && self.on(Feature::PreemptShort);
         if matches!(arrival, Arrival::Fresh | Arrival::Undelayed) && !shorter {
             return Verdict::Certain(false);
+        }
+        if !shorter
+            && self.on(Feature::NextBuddy)
+            && self.buddy.is_none_or(|buddy| woken.deadline < all[buddy].deadline)
+        {
+            self.buddy = Some(wakee);
         }
         Verdict::Pick(if shorter { Protection::Ignored } else { Protection::Honoured })
     }
@@ -312,10 +363,10 @@ impl Queue {
         let e = &mut all[running];
         match (verdict, yes) {
             (_, true) => e.protected_until = e.vruntime,
-            (Verdict::Pick(_), false) => {
+            (Verdict::Pick(_), false) if self.features.on(Feature::RunToParity) => {
                 e.protected_until = e.protected_until.min(e.vruntime + e.virtual_time(u64::from(shortest)));
             }
-            (Verdict::Certain(_), false) => {}
+            (_, false) => {}
         }
     }
 
@@ -323,6 +374,7 @@ impl Queue {
         self.charge(all, now);
         let v = self.virtual_time(all);
         let Some(i) = self.running.filter(|_| self.members.len() > 1) else { return };
+        self.forget_buddy(i);
         let e = &mut all[i];
         if e.vruntime <= v {
             e.vruntime = e.vruntime.max(e.deadline);
@@ -371,8 +423,8 @@ pub(crate) fn follow(script: &[u8]) {
     let steps: Vec<u64> =
         steps.chunks(8).map(|step| step.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))).collect();
     let entities = 2 + usize::from(*entities) % 24;
-    match kind % 4 {
-        3 => drop(cfs::play(cfs::START, entities, &steps)),
+    match kind % 5 {
+        4 => drop(cfs::play(cfs::START, entities, &steps)),
         weather => {
             drop(properties::play(properties::WEATHERS[usize::from(weather)], entities, twin::USUAL_ORIGINS, &steps))
         }

@@ -501,7 +501,7 @@ fn step(twin: &mut Twin, word: u64) -> Option<usize> {
 }
 
 pub(super) fn play(origins: [u64; 2], entities: usize, script: &[u64]) -> Vec<Option<usize>> {
-    let _replay = Replay { kind: 3, entities, steps: script };
+    let _replay = Replay { kind: 4, entities, steps: script };
     let mut twin = Twin::new(origins, entities);
     script.iter().map(|&word| step(&mut twin, word)).collect()
 }

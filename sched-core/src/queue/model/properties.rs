@@ -20,6 +20,7 @@ use super::{
     twin::{Origins, Twin, USUAL_ORIGINS, WOKEN},
 };
 use crate::{
+    features::Feature,
     params::{Policy, Slice, TaskParams},
     policy::{Arrival, Departure},
     weight::Nice,
@@ -40,10 +41,12 @@ pub(super) enum Weather {
     Storm,
     /// Only the heaviest and the lightest, with the shortest and the longest slices.
     Extremes,
+    /// Rules come and go.
+    Experiments,
 }
 
 /// All of them.
-pub(super) const WEATHERS: [Weather; 3] = [Weather::Fair, Weather::Storm, Weather::Extremes];
+pub(super) const WEATHERS: [Weather; 4] = [Weather::Fair, Weather::Storm, Weather::Extremes, Weather::Experiments];
 
 /// Cuts small numbers out of a word.
 struct Word(u64);
@@ -110,6 +113,11 @@ fn step(twin: &mut Twin, weather: Weather, word: u64) -> Option<usize> {
         5 if weather == Weather::Storm => {
             twin.now -= word.take(5_000_000);
             twin.charge(q);
+            None
+        }
+        5 if weather == Weather::Experiments => {
+            let feature = Feature::ALL[word.take(Feature::ALL.len() as u64) as usize];
+            twin.set_feature(q, feature, word.take(2) == 0);
             None
         }
         5 | 6 => twin.reschedule(q),
@@ -186,7 +194,7 @@ fn twin(weather: Weather, entities: usize, origins: Origins) -> Twin {
         })
         .collect();
     let mut twin = Twin::new(BASE_SLICE, TICK, origins, &all);
-    if weather != Weather::Storm {
+    if matches!(weather, Weather::Fair | Weather::Extremes) {
         twin.reach = (entities as i64 + 4) * LIMIT;
     }
     twin
@@ -205,7 +213,7 @@ pub(super) fn long_run(seed: u64, steps: u64, mut progress: impl FnMut(u64)) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut done = 0;
     while done < steps {
-        let weather = WEATHERS[dice.usize(..3)];
+        let weather = WEATHERS[dice.usize(..4)];
         let crowd = dice.usize(..50) == 0;
         let (entities, longest) = if crowd { (100, 2_000) } else { (dice.usize(2..12), 20_000) };
         let script: Vec<u64> = (0..dice.usize(1..longest)).map(|_| dice.u64(..)).collect();
@@ -238,6 +246,11 @@ proptest! {
     #[test]
     fn long_runs_and_clocks_that_step_back_are_served_by_the_same_rules(script in script(3000), entities in 2_usize..12) {
         play(Weather::Storm, entities, USUAL_ORIGINS, &script);
+    }
+
+    #[test]
+    fn rules_that_come_and_go_are_followed(script in script(3000), entities in 2_usize..12) {
+        play(Weather::Experiments, entities, USUAL_ORIGINS, &script);
     }
 
     #[test]

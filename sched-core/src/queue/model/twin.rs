@@ -17,7 +17,7 @@ use std::{sync::Arc, vec::Vec};
 use super::{Entity, Queue, Verdict};
 use crate::{
     entity::{EntityRef, Key, Own, Place, SchedEntity},
-    features::Switchable,
+    features::{Feature, FeatureSet, Switchable},
     params::{Slice, TaskParams, Tunables},
     policy::{Arrival, Departure, Protection, average::Average, eevdf::Eevdf},
     queue::{AnyPolicy, FairQueue, Left},
@@ -186,13 +186,13 @@ impl Twin {
     }
 
     pub fn enqueue(&mut self, i: usize, q: usize, arrival: Arrival) {
-        let relative = self.model[i].relative;
+        let relative = self.model[i].relative && self.sides[q].model.on(Feature::PlaceRelDeadline);
         self.enqueue_unchecked(i, q, arrival);
         self.check();
         let key = self.key(i);
         assert!(relative || key.deadline > key.vruntime, "deadline after placement");
         // What it left with it has again, once it has moved V by coming.
-        if self.sides[q].model.members.len() > 1 {
+        if self.sides[q].model.members.len() > 1 && self.sides[q].model.on(Feature::PlaceLag) {
             assert!((self.lag(i) - self.model[i].lag).abs() <= 2, "lag kept over the absence");
         }
     }
@@ -223,6 +223,14 @@ impl Twin {
         if self.model[i].delayed {
             self.give_up(i);
         }
+    }
+
+    pub fn set_feature(&mut self, q: usize, feature: Feature, on: bool) {
+        let side = &mut self.sides[q];
+        side.real.set_feature(feature, on);
+        side.model.features.set(feature, on);
+        side.model.buddy = None;
+        self.check();
     }
 
     pub fn undelay(&mut self, i: usize) {
@@ -431,6 +439,7 @@ impl Side {
         assert_eq!(i128::from(there.weight), total);
         assert_eq!(there.timeline.len() as usize, waiting().count());
         assert_eq!(there.running.is_some(), model.running.is_some());
+        assert_eq!(there.next_buddy.is_some(), model.buddy.is_some(), "next buddy");
         there.timeline.check(&there.right);
         assert_eq!(there.slices.shortest(&there.right), model.shortest(all), "shortest slice");
         assert_eq!(there.slices.longest(&there.right), model.longest(all), "longest slice");
