@@ -377,7 +377,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
             self.load.reweights(&mut self.members, entity, params.weight());
             self.members.weight -= u64::from(key.weight.get());
             self.members.weight += u64::from(params.weight().get());
-            ask!(self, reweight(&self.members, &mut key, &mut own, params.weight()));
+            ask!(self, reweight(&self.members, entity, &mut key, &mut own, params.weight()));
         }
         let waits = self.members.running != Some(entity);
         if waits {

@@ -280,7 +280,7 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
     }
 
     /// CFS lets vruntime be.
-    fn reweight(&mut self, _: &Members<F, X>, key: &mut Key, _: &mut Own, weight: Weight) {
+    fn reweight(&mut self, _: &Members<F, X>, _: EntityRef<F>, key: &mut Key, _: &mut Own, weight: Weight) {
         key.weight = weight;
     }
 

@@ -266,16 +266,27 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
         members.set_own(running, |own| own.protected_until = vruntime);
     }
 
-    /// V, the lag and the place in the present request are kept.
-    fn reweight(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, weight: Weight) {
+    /// V, the lag and the place in the present request are kept; of the running one, the protection too,
+    /// and of a delayed one, what it fell asleep with.
+    fn reweight(
+        &mut self,
+        members: &Members<F, X>,
+        entity: EntityRef<F>,
+        key: &mut Key,
+        own: &mut Own,
+        weight: Weight,
+    ) {
         let virtual_time = self.virtual_time(members);
         let rescale = rescale(key.weight, weight);
         let lag = (virtual_time - key.vruntime).clamp_to(self.lag_limit(members, key.weight));
         key.vruntime = virtual_time - rescale(lag);
         key.deadline = virtual_time + rescale(key.deadline - virtual_time);
-        own.protected_until = virtual_time + rescale(own.protected_until - virtual_time);
-        // What a delayed entity fell asleep with.
-        own.vlag = rescale(own.vlag);
+        if members.running == Some(entity) {
+            own.protected_until = virtual_time + rescale(own.protected_until - virtual_time);
+        }
+        if own.delayed {
+            own.vlag = rescale(own.vlag);
+        }
         key.weight = weight;
     }
 

@@ -131,8 +131,8 @@ pub(crate) trait Discipline<F: Family, X: FeatureSet> {
     /// `running` lets others go first. It is not alone.
     fn yields(&mut self, members: &mut Members<F, X>, running: EntityRef<F>);
 
-    /// Changes the weight of an entity that counts here, but is out of the line.
-    fn reweight(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, weight: Weight);
+    /// Changes the weight of `entity`, which counts here, in copies of what it has.
+    fn reweight(&mut self, members: &Members<F, X>, entity: EntityRef<F>, key: &mut Key, own: &mut Own, weight: Weight);
 
     /// Changes the weight of an entity that is on no queue.
     fn reweight_away(&mut self, key: &mut Key, own: &mut Own, weight: Weight);

@@ -392,8 +392,12 @@ impl Queue {
             let e = &mut all[i];
             e.vruntime = v - lag * from / to;
             e.deadline = v + (e.deadline - v) * from / to;
-            e.protected_until = v + (e.protected_until - v) * from / to;
-            e.lag = e.lag * from / to;
+            if self.running == Some(i) {
+                e.protected_until = v + (e.protected_until - v) * from / to;
+            }
+            if e.delayed {
+                e.lag = e.lag * from / to;
+            }
         }
         self.apply(&mut all[i], params);
     }
