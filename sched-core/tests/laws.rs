@@ -259,7 +259,11 @@ fn what_is_compiled_out_has_neither_numbers_nor_room() {
     assert_eq!((stats.run_delay, stats.pcount), (0, 0));
     assert!(stats.sum_exec_runtime > 0);
 
-    assert!(size_of::<SchedTask<Built<Never, Never>>>() < size_of::<SchedTask<Usual>>());
+    // Four counters and the flags of pressure are five words; the mask and its lock leave less than a line before them.
+    let (none, all) = (size_of::<SchedTask<Built<Never, Never>>>(), size_of::<SchedTask<Usual>>());
+    let (free, words) = (64 - (size_of::<Mask256>() + 8), 5 * size_of::<u64>());
+    assert_eq!(all - none, (words - free).next_multiple_of(64), "exactly what the observers keep, in lines");
+    assert_eq!(size_of::<SchedTask<Built<Switch, Never>>>() - none, (words - 8 - free).next_multiple_of(64));
     assert!(size_of::<CpuQueue<Built<Never, Never>>>() < size_of::<CpuQueue<Built<Switch, Never>>>());
     assert!(size_of::<CpuQueue<Built<Switch, Never>>>() < size_of::<CpuQueue<Usual>>());
 }
