@@ -177,19 +177,19 @@ impl<C: Config> CpuQueue<C> {
         self.published.online.store(1, Release);
     }
 
-    /// Publishes the number of runnable tasks (I1), and where CFS measures from.
+    /// Publishes the number of runnable tasks (I1).
     #[inline(always)]
     pub(crate) fn publish(&self, inner: &Inner<C>) {
         self.published.load.store(u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready), Relaxed);
+    }
+
+    /// Publishes what a task is measured by that slept here and wakes elsewhere: the time of the queue's signals, and where CFS is.
+    #[inline(always)]
+    pub(crate) fn publish_times(&self, inner: &Inner<C>) {
+        self.published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
         if let Some(min_vruntime) = inner.fair.min_vruntime() {
             self.published.min_vruntime.store(min_vruntime.raw(), Relaxed);
         }
-    }
-
-    /// Publishes the time of the queue's signals.
-    #[inline(always)]
-    pub(crate) fn publish_load_time(&self, inner: &Inner<C>) {
-        self.published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
     }
 
     /// The time of the queue's signals, as of the last tick or decision.
@@ -220,7 +220,7 @@ impl<C: Config> CpuQueue<C> {
         });
     }
 
-    /// The virtual time by which a task that slept here is measured elsewhere, as of the last change of who is runnable here.
+    /// The virtual time by which a task that slept here is measured elsewhere, as of the last tick or decision.
     pub(crate) fn min_vruntime(&self) -> VTime {
         VTime::from_raw(self.published.min_vruntime.load(Relaxed))
     }

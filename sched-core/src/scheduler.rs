@@ -301,7 +301,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             }
         }
         let next = Self::pick(&mut inner, now);
-        here.queue.publish_load_time(&inner);
+        here.queue.publish_times(&inner);
         if next == prev {
             return Decision::Stay;
         }
@@ -419,7 +419,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         if inner.fair.tick(now) {
             here.queue.request(&inner);
         }
-        here.queue.publish_load_time(&inner);
+        here.queue.publish_times(&inner);
         drop(inner);
         if let Some(psi) = self.psi.get().filter(|_| self.gates.psi.on())
             && psi.0.due(now)

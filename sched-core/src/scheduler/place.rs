@@ -104,7 +104,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 }
             };
             let class = task.class();
-            if cpu != last && class == Class::Fair {
+            if cpu != last && coming == Coming::Woken && class == Class::Fair {
                 // It slept there and is still part of that queue's load.
                 let old = &self.queues[last.index()];
                 old.leave_behind(inner.fair.load_left_behind(task.entity_ref(), old.load_time()));
