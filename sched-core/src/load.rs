@@ -90,7 +90,7 @@ impl Tracking {
                 signals.update(now, Input::task(old, Presence::Absent));
             } else {
                 if fresh {
-                    signals.guess(old, queue, Capacity::FULL);
+                    signals.guess(new, queue, Capacity::FULL);
                 }
                 queue.attach(signals, old);
             }

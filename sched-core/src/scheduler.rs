@@ -350,7 +350,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
     fn left_asleep(entity: EntityRef<C::Sync>) {
         // SAFETY: only entities of tasks of this configuration are queued.
         let task: TaskRef<C> = unsafe { TaskRef::of(entity) };
-        task.words.queued_on.store(0, Relaxed);
+        // Release: a waker that sees it off the queue sees what this lock's holder left in the entity.
+        task.words.queued_on.store(0, Release);
     }
 
     /// Releases the task that was left; to be called first thing after every switch, also by a new task.
@@ -490,7 +491,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
         if inner.fair.is_delayed(task.entity_ref()) {
             // It sleeps, or has a waker who looks for it here: it only leaves.
             inner.fair.give_up(task.entity_ref(), now);
-            task.words.queued_on.store(0, Relaxed);
+            // Release: as in `left_asleep`.
+            task.words.queued_on.store(0, Release);
             return Ok(());
         }
         _ = inner.fair.dequeue(task.entity_ref(), Departure::Move, now);

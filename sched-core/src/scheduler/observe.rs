@@ -71,7 +71,9 @@ impl<C: Config> Scheduler<'_, C> {
         let mut inner = queue.lock();
         let now = inner.advance(self.platform.now(cpu));
         queue.forget_departed(&mut inner);
-        Some(*inner.fair.load(now))
+        let load = *inner.fair.load(now);
+        queue.publish_times(&inner);
+        Some(load)
     }
 
     /// The load of `task` as of its last wake-up, switch, sleep or tick.

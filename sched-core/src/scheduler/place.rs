@@ -87,6 +87,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 continue;
             }
             let now = inner.advance(self.platform.now(cpu));
+            queue.forget_departed(&mut inner);
             if coming == Coming::Woken {
                 // Nobody else writes the state of a task that is Waking.
                 // One that was moved may be Prepared, and stays so: nobody woke it.
@@ -115,6 +116,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 (Class::Stop | Class::Idle, _) => inner.stop_ready = true,
             }
             queue.publish(&inner);
+            queue.publish_times(&inner);
             let preempts = match inner.current.map(|current| current.class()) {
                 None | Some(Class::Stop) => false,
                 Some(Class::Idle) => true,
@@ -132,8 +134,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
 
     /// Takes a task that is being woken off the queue where it waits asleep, if it does. The caller owns the placement.
     fn take_off(&self, task: TaskRef<C>) {
-        // The caller found no CPU on the task, so it sees what the last one left; only the turn of the task can come between.
-        if task.words.queued_on.load(Relaxed) == 0 {
+        // Acquire: whoever took it off meanwhile, at its turn or for a new mask, wrote the entity before it cleared the word.
+        if task.words.queued_on.load(Acquire) == 0 {
             return;
         }
         if let Some(Queued { cpu, mut inner }) = self.lock_where_queued(task) {
