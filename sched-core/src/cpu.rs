@@ -6,7 +6,8 @@
 //! what other CPUs read to find a place for a task, what the queue's lock guards, what only the CPU itself touches, and the counters.
 //!
 //! # Invariants
-//! 1. `load` is the number of runnable tasks of the CPU, waiting or running, as of the last change under the lock.
+//! 1. What is published is as of the last section under the lock: the number of runnable tasks, waiting or running,
+//!    the time of the queue's signals, and where CFS measures from.
 //! 2. `request` is set under the lock, before the kick that goes with it, and cleared under the lock, before the decision it asks for.
 //! 3. `current` (the owner's copy) and `Inner::current` name the same task whenever interrupts are on.
 //!
@@ -15,7 +16,10 @@
 //!
 //! Legend: (q) queue lock, (o) owner CPU only with interrupts off, (a) atomic, (c) constant once online.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::{
+    ops::{Deref, DerefMut},
+    sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
 
 use crate::{
     config::Config,
@@ -65,6 +69,42 @@ struct Departed<F: Family> {
 struct GuardedLine<C: Config> {
     request: <C::Sync as Family>::Word, // (a), written under (q)
     inner: Lock<C::Sync, Inner<C>>,
+}
+
+/// A section under a queue's lock.
+///
+/// It begins with the load of what has departed taken out, and ends with what other CPUs read published (I1):
+/// nobody can forget either.
+pub(crate) struct Section<'q, C: Config> {
+    queue: &'q CpuQueue<C>,
+    inner: LockGuard<'q, C::Sync, Inner<C>>,
+}
+
+impl<C: Config> Deref for Section<'_, C> {
+    type Target = Inner<C>;
+    #[inline(always)]
+    fn deref(&self) -> &Inner<C> {
+        &self.inner
+    }
+}
+
+impl<C: Config> DerefMut for Section<'_, C> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Inner<C> {
+        &mut self.inner
+    }
+}
+
+impl<C: Config> Drop for Section<'_, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let (published, inner) = (&self.queue.published, &*self.inner);
+        published.load.store(u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready), Relaxed);
+        published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
+        if let Some(min_vruntime) = inner.fair.min_vruntime() {
+            published.min_vruntime.store(min_vruntime.raw(), Relaxed);
+        }
+    }
 }
 
 /// Touched by the CPU itself.
@@ -152,9 +192,12 @@ impl<C: Config> CpuQueue<C> {
         }
     }
 
+    /// Opens a section under the queue's lock.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> LockGuard<'_, C::Sync, Inner<C>> {
-        self.guarded.inner.lock()
+    pub(crate) fn lock(&self) -> Section<'_, C> {
+        let mut inner = self.guarded.inner.lock();
+        self.forget_departed(&mut inner);
+        Section { queue: self, inner }
     }
 
     /// Runnable tasks, waiting or running. A hint: it may change at once.
@@ -177,22 +220,7 @@ impl<C: Config> CpuQueue<C> {
         self.published.online.store(1, Release);
     }
 
-    /// Publishes the number of runnable tasks (I1).
-    #[inline(always)]
-    pub(crate) fn publish(&self, inner: &Inner<C>) {
-        self.published.load.store(u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready), Relaxed);
-    }
-
-    /// Publishes what a task is measured by that slept here and wakes elsewhere: the time of the queue's signals, and where CFS is.
-    #[inline(always)]
-    pub(crate) fn publish_times(&self, inner: &Inner<C>) {
-        self.published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
-        if let Some(min_vruntime) = inner.fair.min_vruntime() {
-            self.published.min_vruntime.store(min_vruntime.raw(), Relaxed);
-        }
-    }
-
-    /// The time of the queue's signals, as of the last tick or decision.
+    /// The time of the queue's signals, as of the last section under its lock.
     pub(crate) fn load_time(&self) -> PeltTime {
         PeltTime::from_nanos(self.published.load_time.load(Relaxed))
     }
@@ -207,7 +235,7 @@ impl<C: Config> CpuQueue<C> {
 
     /// Brings the queue's load up to what has left.
     #[inline(always)]
-    pub(crate) fn forget_departed(&self, inner: &mut Inner<C>) {
+    fn forget_departed(&self, inner: &mut Inner<C>) {
         if self.departed.some.load(Relaxed) == 0 {
             return;
         }
@@ -220,7 +248,7 @@ impl<C: Config> CpuQueue<C> {
         });
     }
 
-    /// The virtual time by which a task that slept here is measured elsewhere, as of the last tick or decision.
+    /// The virtual time by which a task that slept here is measured elsewhere, as of the last section under its lock.
     pub(crate) fn min_vruntime(&self) -> VTime {
         VTime::from_raw(self.published.min_vruntime.load(Relaxed))
     }

@@ -13,7 +13,8 @@
 //! 4. A delayed entity that is picked is off the queue before its owner is told, and untouched after it.
 //!
 //! # Cost
-//! O(log n) for all but `tick`, which is O(1). No allocation. The caller holds the queue's lock.
+//! O(log n) for all but `tick`, which is O(1), and the pick: O((1 + k) log n), where k is the number of delayed entities whose
+//! turn it is, so O(log n) on average, since each was delayed once. No allocation. The caller holds the queue's lock.
 //! The policy is a branch that always goes the same way.
 
 use crate::{
@@ -124,6 +125,9 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.members.features.set(feature, on);
         // A rule that is taken out leaves nobody preferred.
         self.members.next_buddy = None;
+        if let AnyPolicy::Cfs(cfs) = &mut self.policy {
+            cfs.forget_all_buddies();
+        }
     }
 
     /// The load of this queue up to `now`.
@@ -274,7 +278,11 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     #[inline]
     pub(crate) fn pick(&mut self, now: Nanos, left: impl FnMut(EntityRef<F>)) -> Option<EntityRef<F>> {
         self.load.age(&self.members, now);
-        self.pick_with(Protection::Honoured, left)
+        let picked = self.pick_with(Protection::Honoured, left);
+        if let Some(running) = picked.filter(|_| picked == self.members.running) {
+            ask!(self, goes_on in members(running));
+        }
+        picked
     }
 
     #[inline]

@@ -34,7 +34,7 @@
 //! 5. At most one queue lock is held at a time; locks are ordered: mask writer, queue, averages.
 //!
 //! # Cost
-//! `schedule`: one lock, O(log n). `wake`: one lock, one or two compare-and-swaps, a scan for an idle CPU over the affinity mask.
+//! `schedule`: one lock, O(log n) on average (see `queue`). `wake`: one lock, one or two compare-and-swaps, a scan for an idle CPU over the affinity mask.
 //! `finish_switch`: one swap, no lock.
 
 mod observe;
@@ -261,7 +261,6 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let mut inner = here.queue.lock();
         let now = inner.advance(self.platform.now(here.cpu));
         here.queue.clear_request(&inner);
-        here.queue.forget_departed(&mut inner);
         if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
             counters.scheduled();
             if yields {
@@ -289,7 +288,6 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 if inner.fair.dequeue(prev.entity_ref(), departure, now) == Left::Gone {
                     prev.words.queued_on.store(0, Relaxed);
                 }
-                here.queue.publish(&inner);
             }
             (Some(then), _) => {
                 inner.stop_ready = false;
@@ -297,11 +295,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
                     inner.stop = None;
                 }
                 prev.words.queued_on.store(0, Relaxed);
-                here.queue.publish(&inner);
             }
         }
         let next = Self::pick(&mut inner, now);
-        here.queue.publish_times(&inner);
         if next == prev {
             return Decision::Stay;
         }
@@ -416,11 +412,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let here = self.here(irq);
         let mut inner = here.queue.lock();
         let now = inner.advance(self.platform.now(here.cpu));
-        here.queue.forget_departed(&mut inner);
         if inner.fair.tick(now) {
             here.queue.request(&inner);
         }
-        here.queue.publish_times(&inner);
         drop(inner);
         if let Some(psi) = self.psi.get().filter(|_| self.gates.psi.on())
             && psi.0.due(now)
@@ -497,7 +491,6 @@ impl<'q, C: Config> Scheduler<'q, C> {
         }
         _ = inner.fair.dequeue(task.entity_ref(), Departure::Move, now);
         task.words.queued_on.store(0, Relaxed);
-        queue.publish(&inner);
         self.observe_leave(queue, task, cpu, now);
         drop(inner);
         // Off every queue and runnable: the placement is ours.

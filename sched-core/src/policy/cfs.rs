@@ -116,6 +116,11 @@ impl<F: Family> Cfs<F> {
         self.skip_buddy = self.skip_buddy.filter(|buddy| *buddy != entity);
     }
 
+    /// Nobody is preferred or passed over any more, but for the queue's `next` buddy.
+    pub(crate) fn forget_all_buddies(&mut self) {
+        (self.last_buddy, self.skip_buddy) = (None, None);
+    }
+
     /// The queue's spread is watched where it can be experimented with.
     fn check_spread<X: FeatureSet>(&mut self, members: &Members<F, X>, entity: EntityRef<F>) {
         if X::SWITCHABLE {
@@ -223,6 +228,10 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
         }
         let buddy = members.next_buddy.filter(affordable).or_else(|| self.last_buddy.filter(affordable));
         Some(buddy.unwrap_or(best))
+    }
+
+    fn goes_on(&mut self, members: &mut Members<F, X>, running: EntityRef<F>) {
+        self.forget_buddies(members, running);
     }
 
     fn starts(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {

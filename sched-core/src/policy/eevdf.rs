@@ -191,6 +191,8 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
         }
     }
 
+    fn goes_on(&mut self, _: &mut Members<F, X>, _: EntityRef<F>) {}
+
     /// It is safe from its equals for the shortest slice of the queue, or to its deadline if that is earlier.
     #[inline]
     fn starts(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {

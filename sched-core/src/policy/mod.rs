@@ -106,6 +106,9 @@ pub(crate) trait Discipline<F: Family, X: FeatureSet> {
     /// Who should run; perhaps a delayed one.
     fn choose(&mut self, members: &mut Members<F, X>, protection: Protection) -> Option<EntityRef<F>>;
 
+    /// `running` was picked, and goes on.
+    fn goes_on(&mut self, members: &mut Members<F, X>, running: EntityRef<F>);
+
     /// `entity` was picked and runs from now on.
     fn starts(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>);
 

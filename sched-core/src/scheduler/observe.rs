@@ -70,10 +70,7 @@ impl<C: Config> Scheduler<'_, C> {
         let queue = self.queues.get(cpu.index())?;
         let mut inner = queue.lock();
         let now = inner.advance(self.platform.now(cpu));
-        queue.forget_departed(&mut inner);
-        let load = *inner.fair.load(now);
-        queue.publish_times(&inner);
-        Some(load)
+        Some(*inner.fair.load(now))
     }
 
     /// The load of `task` as of its last wake-up, switch, sleep or tick.

@@ -19,11 +19,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use super::Scheduler;
 use crate::{
     config::Config,
-    cpu::Inner,
+    cpu::Section,
     mask::SharedMask,
     platform::{CpuId, Platform},
     policy::Arrival,
-    sync::{Family, LockGuard, Word},
+    sync::{Family, Word},
     task::{Class, TaskRef, on_cpu, state},
     token::IrqOff,
 };
@@ -39,7 +39,7 @@ pub(super) enum Coming {
 /// The queue a task is on, locked.
 pub(super) struct Queued<'q, C: Config> {
     pub(super) cpu: CpuId,
-    pub(super) inner: LockGuard<'q, C::Sync, Inner<C>>,
+    pub(super) inner: Section<'q, C>,
 }
 
 impl<'q, C: Config> Scheduler<'q, C> {
@@ -87,7 +87,6 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 continue;
             }
             let now = inner.advance(self.platform.now(cpu));
-            queue.forget_departed(&mut inner);
             if coming == Coming::Woken {
                 // Nobody else writes the state of a task that is Waking.
                 // One that was moved may be Prepared, and stays so: nobody woke it.
@@ -115,8 +114,6 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 (Class::Fair, _) => inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now),
                 (Class::Stop | Class::Idle, _) => inner.stop_ready = true,
             }
-            queue.publish(&inner);
-            queue.publish_times(&inner);
             let preempts = match inner.current.map(|current| current.class()) {
                 None | Some(Class::Stop) => false,
                 Some(Class::Idle) => true,

@@ -1,6 +1,6 @@
 //! Load tracking, as it is seen from outside.
 
-use sched_core::CpuId;
+use sched_core::{CpuId, Spawn};
 
 use crate::machine::{MS, Machine, TICK, machine, nice};
 
@@ -111,31 +111,124 @@ fn the_estimate_is_that_of_who_is_awake() {
 }
 
 #[test]
-fn a_crowd_that_comes_and_goes_leaves_no_load() {
+fn a_queue_has_the_load_of_its_tasks() {
+    // All of them were queued for long, on one CPU or the other, and some have moved, slept, changed weight or ended.
     let m = machine(2);
-    for round in 0..20 {
-        let tasks: Vec<_> = (0..10).map(|i| m.cpu(round % 2).spawn(&format!("{round}.{i}"))).collect();
+    let mut tasks: Vec<_> = (0..8).map(|i| m.cpu(i % 2).spawn_on(&format!("{i}"), &[i % 2])).collect();
+    for round in 0..60_u32 {
         for cpu in [0, 1] {
             m.cpu(cpu).leave_interrupt();
-            run(&m, cpu, 20);
+            run(&m, cpu, 3);
+        }
+        let i = round as usize % tasks.len();
+        match round % 4 {
+            0 => m.cpu(0).set_affinity(&tasks[i], &[round / 4 % 2]).unwrap(),
+            1 => m.cpu(1).set_params(&tasks[i], nice(round as i32 % 7 - 3)).unwrap(),
+            2 => {
+                let cpu = m.cpu(round / 4 % 2);
+                let asleep = tasks.iter().position(|task| cpu.runs(task));
+                if let Some(asleep) = asleep {
+                    cpu.block();
+                    m.advance(MS * u64::from(round));
+                    m.cpu(round / 8 % 2).wake(&tasks[asleep]);
+                }
+            }
+            _ if round % 20 == 3 && !m.cpu(0).is_idle() => {
+                let dead = m.cpu(0).exit();
+                tasks.retain(|task| !std::sync::Arc::ptr_eq(task, &dead));
+                tasks.push(m.cpu(0).spawn("new"));
+            }
+            _ => {}
         }
         for cpu in [0, 1] {
-            while !m.cpu(cpu).is_idle() {
-                if round % 3 == 0 {
-                    _ = m.cpu(cpu).block()
-                } else {
-                    _ = m.cpu(cpu).exit()
-                }
-                m.advance(MS);
-            }
+            m.cpu(cpu).leave_interrupt();
         }
-        drop(tasks);
     }
-    m.advance(10_000 * MS);
     for cpu in [0, 1] {
-        let load = m.load(CpuId(cpu));
-        assert_eq!((load.load_avg(), load.runnable_avg(), load.util_avg(), load.util_est()), (0, 0, 0, 0));
+        run(&m, cpu, 1);
+        let all = m.load(CpuId(cpu));
+        let here: Vec<_> = tasks.iter().filter(|task| task.sched.cpu() == CpuId(cpu)).collect();
+        let sum = |signal: fn(&sched_core::Signals) -> u64| -> u64 {
+            here.iter().map(|task| signal(&m.load_of(task).expect("nobody sleeps"))).sum()
+        };
+        // A waiting task's own signals are as of its last event: a task or two behind in rounding and in decay.
+        let (load, estimate) = (sum(|s| s.load_avg()), sum(|s| u64::from(s.util_est())));
+        assert!(all.load_avg().abs_diff(load) <= load / 10 + 20, "CPU {cpu}: {all:?}, its tasks' load {load}");
+        assert_eq!(u64::from(all.util_est()), estimate, "CPU {cpu}");
     }
+}
+
+/// Two tasks that used CPU 0 for long, asleep for 30 ms.
+fn two_sleepers(m: &Machine) -> [std::sync::Arc<crate::machine::Task>; 2] {
+    let tasks = ["x", "y"].map(|name| m.cpu(0).spawn_on(name, &[0]));
+    m.cpu(0).leave_interrupt();
+    run(m, 0, 250);
+    while !m.cpu(0).is_idle() {
+        m.cpu(0).block();
+    }
+    m.advance(30 * MS);
+    tasks
+}
+
+#[test]
+fn of_two_that_slept_here_the_one_that_stays_keeps_its_load() {
+    // The first wake-up brings the queue up to date, and the second takes the other task away.
+    let m = machine(2);
+    let [moves, stays] = two_sleepers(&m);
+    m.cpu(1).set_affinity(&moves, &[0, 1]).unwrap();
+    m.cpu(1).wake(&stays);
+    m.cpu(1).wake(&moves);
+    assert_eq!(m.loads(), [1, 1]);
+    m.cpu(0).leave_interrupt();
+    let (queue, task) = (m.load(CpuId(0)), m.load_of(&stays).unwrap());
+    assert!(queue.load_avg().abs_diff(task.load_avg()) <= 8, "{queue:?} has one task, {task:?}");
+}
+
+#[test]
+fn looking_at_a_load_does_not_change_it() {
+    let left = [false, true].map(|look| {
+        let m = machine(2);
+        let [moves, _stays] = two_sleepers(&m);
+        m.cpu(1).set_affinity(&moves, &[1]).unwrap();
+        if look {
+            m.load(CpuId(0));
+        }
+        m.cpu(1).wake(&moves);
+        m.load(CpuId(0)).load_avg()
+    });
+    assert!(left[0] > 500 && left[0].abs_diff(left[1]) <= 8, "{left:?}");
+}
+
+#[test]
+fn who_left_is_forgotten_before_somebody_comes() {
+    let m = machine(2);
+    let moves = m.cpu(0).spawn_on("moves", &[0]);
+    m.cpu(0).leave_interrupt();
+    run(&m, 0, 250);
+    m.cpu(0).block();
+    m.cpu(1).set_affinity(&moves, &[1]).unwrap();
+    m.advance(300 * MS);
+    m.cpu(1).wake(&moves);
+    let comes = m.cpu(1).spawn_on("comes", &[0]);
+    let (queue, task) = (m.load(CpuId(0)), m.load_of(&comes).unwrap());
+    assert!(queue.load_avg().abs_diff(task.load_avg()) <= 8, "{queue:?} has one task, {task:?}");
+    assert!(queue.util_avg().abs_diff(task.util_avg()) <= 8, "{queue:?} has one task, {task:?}");
+}
+
+#[test]
+fn a_light_new_task_is_expected_to_use_little() {
+    let m = machine(1);
+    let hog = m.cpu(0).spawn("hog");
+    m.cpu(0).leave_interrupt();
+    run(&m, 0, 250);
+    m.cpu(0).block();
+    m.advance(30 * MS);
+    m.cpu(0).wake(&hog);
+    m.cpu(0).leave_interrupt();
+    let queue = m.load(CpuId(0));
+    let new = m.cpu(0).spawn_with("new", Spawn { params: nice(19), ..Spawn::default() });
+    let expected = queue.util_avg() * 15 / (queue.load_avg() + 1);
+    assert_eq!(m.load_of(&new).unwrap().util_avg(), expected, "by weight, from {queue:?}");
 }
 
 #[test]

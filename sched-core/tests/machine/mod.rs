@@ -37,9 +37,9 @@ use std::{
 
 use board::Board;
 use sched_core::{
-    Config, CpuId, CpuQueue, Decision, Error, Feature, FeatureError, Gate, Gates, IrqOff, Mask256, Nanos, Never, Nice,
-    Reason, SchedTask, Scheduler, Signals, Sleep, SleepKind, Spawn, State, Switch, TaskParams, TaskPtr, TaskState,
-    TaskStats, Tunables, Woken,
+    Algorithm, Config, CpuId, CpuQueue, Decision, Error, Feature, FeatureError, Gate, Gates, IrqOff, Mask256, Nanos,
+    Never, Nice, Reason, SchedTask, Scheduler, Signals, Sleep, SleepKind, Spawn, State, Switch, TaskParams, TaskPtr,
+    TaskState, TaskStats, Tunables, Woken,
 };
 use watched::Watched;
 
@@ -180,11 +180,24 @@ impl<S: Made, P: Made> Machine<S, P> {
         machine
     }
 
+    /// `cpus` CPUs, all online, that share by `algorithm`.
+    pub fn under(algorithm: Algorithm, cpus: u32) -> Self {
+        let machine = Self::made_of(vec![START; cpus as usize], State::On, &Tunables::for_cpus(cpus).with(algorithm));
+        for cpu in machine.cpus() {
+            cpu.bring_online();
+        }
+        machine
+    }
+
     /// One CPU per clock, none online.
     pub fn offline(clocks: Vec<Nanos>, stats: State) -> Self {
         let cpus = clocks.len() as u32;
-        let tunables = Tunables::for_cpus(cpus);
-        let queues: Vec<_> = (0..cpus).map(|_| CpuQueue::new(&tunables)).collect();
+        Self::made_of(clocks, stats, &Tunables::for_cpus(cpus))
+    }
+
+    fn made_of(clocks: Vec<Nanos>, stats: State, tunables: &Tunables) -> Self {
+        let cpus = clocks.len() as u32;
+        let queues: Vec<_> = (0..cpus).map(|_| CpuQueue::new(tunables)).collect();
         let gates = Gates { schedstats: S::made(stats), psi: P::made(stats) };
         let sched = Scheduler::new(queues.leak(), Board::new(clocks), gates).expect("few CPUs");
         let sched: &'static Scheduler<'static, Built<S, P>> = Box::leak(Box::new(sched));

@@ -327,6 +327,10 @@ impl Twin {
         let expected = self.sides[q].pick(&self.all);
         let picked = self.sides[q].real.pick(self.now, |_| panic!("nobody is delayed"));
         assert_eq!(picked, expected.map(|i| self.reference(i)), "the pick is {expected:?}");
+        if let Some(i) = expected {
+            // Who is picked needs no preference, whether it ran already or not.
+            self.sides[q].forget(i);
+        }
         if expected != self.sides[q].running {
             self.sides[q].real.stop(self.now);
             if let Some(prev) = self.sides[q].running.take() {
@@ -336,7 +340,6 @@ impl Twin {
                 let entity = self.reference(i);
                 self.sides[q].real.start(entity, self.now);
                 self.sides[q].running = Some(i);
-                self.sides[q].forget(i);
                 self.all[i].exec_start = self.now;
                 self.all[i].picked_at = self.all[i].sum_exec;
             }
@@ -406,7 +409,8 @@ impl Twin {
     fn set_feature(&mut self, q: usize, feature: Feature, on: bool) {
         self.sides[q].real.set_feature(feature, on);
         self.sides[q].features.set(feature, on);
-        self.sides[q].next = None;
+        let side = &mut self.sides[q];
+        (side.next, side.last, side.skip) = (None, None, None);
     }
 
     fn check(&self) {
