@@ -2,7 +2,6 @@
 //! that nothing orders after the last one. (`interleavings.rs` plays more, but as if memory were sequentially consistent.)
 
 use std::{
-    cell::UnsafeCell as Plainly,
     ptr::NonNull,
     sync::{Arc, atomic::AtomicU64 as Plain},
 };
@@ -58,7 +57,7 @@ impl Word for WatchedWord {
 /// A lock that blocks: a spinning one has endless schedules. Who holds it has put its guard beside it.
 struct WatchedLock {
     mutex: Mutex<()>,
-    guard: Plainly<Option<MutexGuard<'static, ()>>>,
+    guard: std::cell::UnsafeCell<Option<MutexGuard<'static, ()>>>,
 }
 
 // SAFETY: the guard's place is touched only by who holds the mutex.
@@ -78,7 +77,7 @@ impl WatchedLock {
 
 impl RawLock for WatchedLock {
     fn new() -> Self {
-        Self { mutex: Mutex::new(()), guard: Plainly::new(None) }
+        Self { mutex: Mutex::new(()), guard: std::cell::UnsafeCell::new(None) }
     }
     fn lock(&self) {
         self.keep(self.mutex.lock().expect("no thread panics"));
