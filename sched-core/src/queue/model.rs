@@ -5,7 +5,7 @@
 //! Every entity has a virtual time that neither wraps nor is relative to anything: an `i128`.
 //! V is computed from all of them each time it is wanted, and the pick looks at everybody.
 //! [`twin`] drives the queue and this model side by side and compares them after every operation;
-//! [`properties`] feeds it random scripts, [`rules`] the cases that other schedulers got wrong.
+//! [`properties`] feeds it random scripts, [`rules`] and [`delayed`] the cases that other schedulers got wrong.
 //! [`machine`] is a CPU with a tick, on which [`fairness`] compares what entities get with what they should get.
 //!
 //! A script is any bytes at all ([`follow`]): proptest, the long run and the fuzzer play the same ones.
@@ -19,6 +19,8 @@
 #![cfg_attr(not(test), allow(dead_code, unused_imports, reason = "the fuzzer uses less than the tests"))]
 
 mod cfs;
+#[cfg(test)]
+mod delayed;
 #[cfg(test)]
 mod fairness;
 #[cfg(test)]
