@@ -101,9 +101,7 @@ impl<C: Config> Drop for Section<'_, C> {
         let (published, inner) = (&self.queue.published, &*self.inner);
         published.load.store(u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready), Relaxed);
         published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
-        if let Some(min_vruntime) = inner.fair.min_vruntime() {
-            published.min_vruntime.store(min_vruntime.raw(), Relaxed);
-        }
+        published.min_vruntime.store(inner.fair.min_vruntime().raw(), Relaxed);
     }
 }
 

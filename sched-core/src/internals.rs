@@ -133,13 +133,13 @@ impl BareTimeline {
     }
     /// The shortest slice.
     #[inline(always)]
-    pub fn shortest(&self) -> Option<u32> {
-        self.slices.shortest(&self.right)
+    pub fn shortest(&self) -> u32 {
+        self.slices.shortest()
     }
     /// The longest slice.
     #[inline(always)]
-    pub fn longest(&self) -> Option<u32> {
-        self.slices.longest(&self.right)
+    pub fn longest(&self) -> u32 {
+        self.slices.longest()
     }
 }
 
@@ -154,7 +154,7 @@ impl Queue {
     /// A wake-up.
     #[inline(always)]
     pub fn enqueue(&mut self, entity: Entity, params: TaskParams, now: Nanos) {
-        self.0.enqueue(entity.0, params, Arrival::Woken { from: None }, now);
+        self.0.enqueue(entity.0, params, Arrival::Woken, now);
     }
     /// An entity leaves at once.
     #[inline(always)]

@@ -101,13 +101,13 @@ impl<F: Family, X: FeatureSet> Members<F, X> {
     /// The shortest slice of all members; the default of an empty queue.
     #[inline(always)]
     pub(crate) fn shortest_slice(&self) -> u32 {
-        self.slices.shortest(&self.right).unwrap_or(self.slices.default_slice())
+        self.slices.shortest()
     }
 
     /// The longest slice of all members; the default of an empty queue.
     #[inline(always)]
     pub(crate) fn longest_slice(&self) -> u32 {
-        self.slices.longest(&self.right).unwrap_or(self.slices.default_slice())
+        self.slices.longest()
     }
 
     /// Whether `entity` sleeps while it waits.

@@ -302,7 +302,7 @@ impl Signals {
         self.last_update = self.last_update.after(units << UNIT_SHIFT);
         let total = units + u64::from(self.period_contrib);
         if total >= PERIOD {
-            self.pass(total, input);
+            self.pass(total, input.weight, input.load, input.runnable, input.running);
             return true;
         }
         self.period_contrib = total as u32;
@@ -322,8 +322,11 @@ impl Signals {
     }
 
     /// Ends the present period and all that followed, `total` units after it began.
+    ///
+    /// Takes the parts of an [`Input`]: in registers, so that the usual case, which does not come here, builds none.
     #[inline(never)]
-    fn pass(&mut self, total: u64, input: Input) {
+    fn pass(&mut self, total: u64, weight: u32, load: u64, runnable: u32, running: u32) {
+        let input = Input { weight, load, runnable, running };
         let decay = Decay::over(total / PERIOD);
         self.load_sum = decay.of(self.load_sum);
         self.runnable_sum = decay.of(self.runnable_sum);

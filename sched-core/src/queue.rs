@@ -27,7 +27,7 @@ use crate::{
     platform::Nanos,
     policy::{Arrival, Departure, Discipline, Protection, Verdict, cfs::Cfs, eevdf::Eevdf},
     sync::Family,
-    vtime::VTime,
+    vtime::{VSpan, VTime},
 };
 
 /// The most virtual time is charged for at once, in nanoseconds: 13 days.
@@ -106,12 +106,12 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         }
     }
 
-    /// The virtual time from which an entity counts that slept here and wakes elsewhere; none: it counts from nothing.
+    /// The virtual time from which an entity counts that slept here and wakes elsewhere; under EEVDF nobody asks.
     #[inline(always)]
-    pub(crate) fn min_vruntime(&self) -> Option<VTime> {
+    pub(crate) fn min_vruntime(&self) -> VTime {
         match &self.policy {
-            AnyPolicy::Eevdf(_) => None,
-            AnyPolicy::Cfs(cfs) => Some(cfs.min_vruntime),
+            AnyPolicy::Eevdf(_) => VTime::START,
+            AnyPolicy::Cfs(cfs) => cfs.min_vruntime,
         }
     }
 
@@ -147,9 +147,14 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.load.forget(removed);
     }
 
-    /// `entity`, which will join here, slept on another queue whose signals stood at `time`: what that queue has to forget.
-    pub(crate) fn load_left_behind(&mut self, entity: EntityRef<F>, time: PeltTime) -> Removed {
-        let (weight, mut removed) = (self.members.key(entity).weight, Removed::default());
+    /// `entity`, which will join here, slept on another queue, whose signals stood at `time` and whose zero point was `zero`.
+    /// Returns what that queue has to forget.
+    pub(crate) fn comes_from(&mut self, entity: EntityRef<F>, (zero, time): (VTime, PeltTime), now: Nanos) -> Removed {
+        self.charge(now);
+        let mut key = self.members.key(entity);
+        ask!(self, comes_from(zero, &mut key));
+        self.members.set_key(entity, |slot| slot.vruntime = key.vruntime);
+        let (weight, mut removed) = (key.weight, Removed::default());
         entity.set_signals(&mut self.members.right, |signals| {
             if signals.is_attached() {
                 signals.leave(time, weight, &mut removed);
@@ -231,11 +236,12 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
             Departure::Sleep => self.load.falls_asleep(&mut self.members, entity),
             Departure::Exit | Departure::Move => self.load.leaves(&mut self.members, entity),
         }
-        if departure == Departure::Sleep && ask!(self, delays(&self.members, entity)) {
-            self.delay(entity);
+        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
+        if ask!(self, departs(&self.members, &mut key, &mut own, departure)) {
+            self.delay(entity, own.vlag);
             return Left::Delayed;
         }
-        self.take_out(entity, departure);
+        self.take_out(entity, key, own);
         Left::Gone
     }
 
@@ -353,7 +359,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         let Some(running) = self.members.running else { return true };
         let verdict = ask!(self, preemption in members(running, wakee, arrival));
         let preempts = match verdict {
-            Verdict::No => false,
+            Verdict::No => return false,
             Verdict::Yes => true,
             Verdict::IfPicked(protection) => self.pick_with(protection, left) == Some(wakee),
         };
@@ -407,12 +413,11 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     }
 
     /// `entity` falls asleep and waits on, with the lag it has now.
-    fn delay(&mut self, entity: EntityRef<F>) {
-        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
-        ask!(self, takes_along(&self.members, &mut key, &mut own, Departure::Sleep));
-        self.members.set_own(entity, |slot| {
-            slot.vlag = own.vlag;
-            slot.delayed = true;
+    #[inline]
+    fn delay(&mut self, entity: EntityRef<F>, vlag: VSpan) {
+        self.members.set_own(entity, |own| {
+            own.vlag = vlag;
+            own.delayed = true;
         });
         self.members.nr_delayed += 1;
         self.members.forget_buddy(entity);
@@ -426,14 +431,14 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     #[cold]
     fn end_delay(&mut self, entity: EntityRef<F>) {
         self.load.age_entity(&mut self.members, entity, Presence::Delayed);
-        self.take_out(entity, Departure::Sleep);
+        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
+        ask!(self, departs(&self.members, &mut key, &mut own, Departure::Sleep));
+        self.take_out(entity, key, own);
     }
 
-    /// `entity` leaves.
+    /// `entity` leaves with what the policy settled.
     #[inline]
-    fn take_out(&mut self, entity: EntityRef<F>, departure: Departure) {
-        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
-        ask!(self, takes_along(&self.members, &mut key, &mut own, departure));
+    fn take_out(&mut self, entity: EntityRef<F>, key: Key, mut own: Own) {
         if self.members.running == Some(entity) {
             self.members.running = None;
         } else {

@@ -211,7 +211,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// In debug builds, on a CPU that is not online.
     pub fn prepare(&self, irq: &IrqOff, kind: SleepKind) -> Sleep<C> {
         let current = self.current_task(irq);
-        if current.class() != Class::Idle {
+        if !current.is(Class::Idle) {
             let prepared = match kind {
                 SleepKind::Interruptible => state::PREPARED_INTERRUPTIBLE,
                 SleepKind::Uninterruptible => state::PREPARED_UNINTERRUPTIBLE,
@@ -245,7 +245,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 (false, Some(Then::Nothing))
             }
             Reason::Exit => {
-                if prev.class() == Class::Idle {
+                if prev.is(Class::Idle) {
                     debug_assert!(false, "the idle task must not exit");
                     return Decision::Stay;
                 }
@@ -267,18 +267,18 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 counters.yielded();
             }
         }
-        let class = prev.class();
+        let fair = prev.is(Class::Fair);
         let then = match departure {
-            None if class == Class::Fair && !prev.mask.contains(here.cpu) => Some(Then::Move),
+            None if fair && !prev.mask.contains(here.cpu) => Some(Then::Move),
             other => other,
         };
-        match (then, class) {
-            (None, Class::Fair) if yields => inner.fair.yield_running(now),
-            (None, Class::Fair) => {
+        match then {
+            None if !fair => {}
+            None if yields => inner.fair.yield_running(now),
+            None => {
                 inner.fair.charge(now);
             }
-            (None, _) => {}
-            (Some(then), Class::Fair) => {
+            Some(then) if fair => {
                 let departure = match then {
                     Then::Nothing => Departure::Sleep,
                     Then::Move => Departure::Move,
@@ -289,7 +289,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                     prev.words.queued_on.store(0, Relaxed);
                 }
             }
-            (Some(then), _) => {
+            Some(then) => {
                 inner.stop_ready = false;
                 if then == Then::Return {
                     inner.stop = None;
@@ -301,14 +301,14 @@ impl<'q, C: Config> Scheduler<'q, C> {
         if next == prev {
             return Decision::Stay;
         }
-        if class != Class::Fair {
+        if !fair {
             inner.fair.charge_outsider(prev.entity_ref(), now);
         }
         inner.fair.stop(now);
-        if next.class() == Class::Fair {
+        if next.is(Class::Fair) {
             inner.fair.start(next.entity_ref(), now);
         } else {
-            if next.class() == Class::Idle {
+            if next.is(Class::Idle) {
                 inner.fair.goes_idle(now);
             }
             inner.fair.start_outsider(next.entity_ref(), now);
@@ -550,7 +550,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
 
     /// Whether the calling CPU runs its idle task.
     pub fn is_idle(&self, irq: &IrqOff) -> bool {
-        self.here(irq).current().is_none_or(|task| task.class() == Class::Idle)
+        self.here(irq).current().is_none_or(|task| task.is(Class::Idle))
     }
 
     /// Runnable tasks of `cpu`, waiting or running. A hint: it may change at once. 0 for a CPU that does not exist.

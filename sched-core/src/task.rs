@@ -194,6 +194,12 @@ impl<C: Config> SchedTask<C> {
         self.mask.load()
     }
 
+    /// Whether the task is of `class`: one comparison, where [`class`](Self::class) takes several.
+    #[inline(always)]
+    pub(crate) fn is(&self, class: Class) -> bool {
+        self.words.class.load(Relaxed) == class as u64
+    }
+
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {
         match self.words.class.load(Relaxed) {

@@ -440,17 +440,21 @@ impl<'a, F: Family> KeyAdapter<'a> for BySlice<F> {
 /// The shortest and the longest slice of a queue's entities, the running one included.
 ///
 /// Entities with the default slice are only counted; those with a slice of their own are ordered in a tree.
-/// So the usual queue pays two additions.
+/// So the usual queue pays one addition, and both answers are at hand.
+///
+/// Invariant: `shortest` and `longest` are those of the entities counted here, and the default when there is none.
 pub(crate) struct SliceIndex<F: Family> {
     custom: RBTree<BySlice<F>>,
     default_users: u32,
     default: u32,
+    shortest: u32,
+    longest: u32,
 }
 
 impl<F: Family> SliceIndex<F> {
     /// An empty index; `default` is the slice, in nanoseconds, of entities that asked for none.
     pub(crate) fn new(default: u32) -> Self {
-        Self { custom: RBTree::new(BySlice::new()), default_users: 0, default }
+        Self { custom: RBTree::new(BySlice::new()), default_users: 0, default, shortest: default, longest: default }
     }
 
     pub(crate) fn default_slice(&self) -> u32 {
@@ -462,8 +466,12 @@ impl<F: Family> SliceIndex<F> {
         if entity.own(right).custom_slice {
             // SAFETY: the entity is alive and stays where it is while it is linked (EntityRef's invariant).
             self.custom.insert(unsafe { UnsafeRef::from_raw(entity.as_ptr().as_ptr()) });
+            self.refresh(right);
         } else {
             self.default_users += 1;
+            if self.default_users == 1 {
+                self.refresh(right);
+            }
         }
     }
 
@@ -474,29 +482,45 @@ impl<F: Family> SliceIndex<F> {
             // SAFETY: an entity with a slice of its own was linked here when it joined the queue,
             // and its `custom_slice` changes only while it is out.
             unsafe { self.custom.cursor_mut_from_ptr(entity.as_ptr().as_ptr()) }.remove();
+            self.refresh(right);
         } else {
             self.default_users -= 1;
+            if self.default_users == 0 {
+                self.refresh(right);
+            }
         }
     }
 
-    /// The shortest slice, or none of an empty queue.
-    #[inline]
-    pub(crate) fn shortest(&self, right: &Right) -> Option<u32> {
-        let default = (self.default_users > 0).then_some(self.default);
-        let custom = (!self.custom.is_empty())
-            .then(|| self.custom.lower_bound(Bound::Unbounded).get().map(|entity| entity.key(right).slice))
-            .flatten();
-        default.into_iter().chain(custom).min()
+    /// The shortest slice; the default of an empty queue.
+    #[inline(always)]
+    pub(crate) fn shortest(&self) -> u32 {
+        self.shortest
     }
 
-    /// The longest slice, or none of an empty queue.
-    #[inline]
-    pub(crate) fn longest(&self, right: &Right) -> Option<u32> {
+    /// The longest slice; the default of an empty queue.
+    #[inline(always)]
+    pub(crate) fn longest(&self) -> u32 {
+        self.longest
+    }
+
+    /// Finds the shortest and the longest again, if not everybody has the default.
+    #[inline(always)]
+    fn refresh(&mut self, right: &Right) {
+        if self.custom.is_empty() {
+            (self.shortest, self.longest) = (self.default, self.default);
+        } else {
+            self.search(right);
+        }
+    }
+
+    #[cold]
+    fn search(&mut self, right: &Right) {
+        let slice = |entity: Option<&SchedEntity<F>>| entity.map(|entity| entity.key(right).slice);
         let default = (self.default_users > 0).then_some(self.default);
-        let custom = (!self.custom.is_empty())
-            .then(|| self.custom.upper_bound(Bound::Unbounded).get().map(|entity| entity.key(right).slice))
-            .flatten();
-        default.into_iter().chain(custom).max()
+        let first = slice(self.custom.lower_bound(Bound::Unbounded).get());
+        let last = slice(self.custom.upper_bound(Bound::Unbounded).get());
+        self.shortest = default.into_iter().chain(first).min().unwrap_or(self.default);
+        self.longest = default.into_iter().chain(last).max().unwrap_or(self.default);
     }
 }
 

@@ -114,7 +114,7 @@ impl Line for Timeline {
     }
     #[inline(always)]
     fn slices(&self, _: Option<Entity>) -> (u32, u32) {
-        (self.0.shortest().unwrap_or(SLICE), self.0.longest().unwrap_or(SLICE))
+        (self.0.shortest(), self.0.longest())
     }
 }
 

@@ -163,15 +163,14 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
             }
             Arrival::Fresh => self.min_vruntime,
             Arrival::Moved | Arrival::Undelayed => key.vruntime,
-            Arrival::Woken { from } => {
-                let was = from.map_or(key.vruntime, |from| self.min_vruntime + (key.vruntime - from));
+            Arrival::Woken => {
                 let credit = match own.policy {
                     Policy::Idle => self.tunables.min_granularity,
                     Policy::Normal | Policy::Batch => self.tunables.latency,
                 };
                 let credit = if members.on(Feature::GentleFairSleepers) { credit / 2 } else { credit };
                 let base = self.min_vruntime - VSpan::new(i64::from(credit));
-                if now.saturating_sub(own.exec_start) > LONG_SLEEP { base } else { base.later(was) }
+                if now.saturating_sub(own.exec_start) > LONG_SLEEP { base } else { base.later(key.vruntime) }
             }
         };
     }
@@ -186,14 +185,16 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
         members.timeline.remove(&mut members.right, entity);
     }
 
-    fn delays(&mut self, _: &Members<F, X>, _: EntityRef<F>) -> bool {
-        false
+    /// It is as far from `min_vruntime` here as it was there.
+    fn comes_from(&mut self, zero: VTime, key: &mut Key) {
+        key.vruntime = self.min_vruntime + (key.vruntime - zero);
     }
 
     /// Who moves takes its distance along; who sleeps comes back to where it was.
-    fn takes_along(&mut self, _: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) {
+    fn departs(&mut self, _: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) -> bool {
         own.vlag = self.min_vruntime - key.vruntime;
         own.relative = departure == Departure::Move;
+        false
     }
 
     fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {

@@ -132,18 +132,24 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
         self.waiting.remove(key.vruntime, key.weight);
     }
 
-    #[inline]
-    fn delays(&mut self, members: &Members<F, X>, entity: EntityRef<F>) -> bool {
-        members.on(Feature::DelayDequeue) && !self.everybody(members).eligible(members.key(entity).vruntime)
-    }
+    /// Everybody measures by the V of its own queue.
+    fn comes_from(&mut self, _: VTime, _: &mut Key) {}
 
+    /// Who falls asleep in debt waits on. V is rounded down and vruntimes are whole, so a lag below 0 says "not eligible".
     #[inline]
-    fn takes_along(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) {
+    fn departs(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) -> bool {
         let unlimited = self.virtual_time(members) - key.vruntime;
         own.vlag = self.lag(members, key, own, unlimited);
-        if departure == Departure::Move && members.on(Feature::PlaceRelDeadline) {
-            key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime);
-            own.relative = true;
+        match departure {
+            Departure::Sleep => unlimited < VSpan::ZERO && !own.delayed && members.on(Feature::DelayDequeue),
+            Departure::Exit => false,
+            Departure::Move => {
+                if members.on(Feature::PlaceRelDeadline) {
+                    key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime);
+                    own.relative = true;
+                }
+                false
+            }
         }
     }
 

@@ -32,14 +32,11 @@ use crate::{
 pub(crate) enum Arrival {
     /// For the first time.
     Fresh,
-    /// After a sleep. With the zero point of the queue it slept on, if that was another.
-    Woken {
-        /// The virtual time by which the policy of the queue it comes from measures; none: this queue.
-        from: Option<VTime>,
-    },
+    /// After a sleep.
+    Woken,
     /// From another queue, without having slept.
     Moved,
-    /// After a sleep during which it waited on (see [`Discipline::delays`]).
+    /// After a sleep during which it waited on (see [`Discipline::departs`]).
     Undelayed,
 }
 
@@ -91,11 +88,11 @@ pub(crate) trait Discipline<F: Family, X: FeatureSet> {
     /// `entity` no longer waits. Unlinks it.
     fn leaves_the_line(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>);
 
-    /// Whether `entity`, which falls asleep, waits on.
-    fn delays(&mut self, members: &Members<F, X>, entity: EntityRef<F>) -> bool;
+    /// An entity that slept where `zero` was the virtual time to measure by will wake here. Called before [`place`](Self::place).
+    fn comes_from(&mut self, zero: VTime, key: &mut Key);
 
-    /// What an entity takes along that is about to leave; it still counts.
-    fn takes_along(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure);
+    /// An entity is about to leave; it still counts. Settles what it takes along. True if it is to wait on, asleep.
+    fn departs(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) -> bool;
 
     /// `entity` has left, and counts no longer.
     fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>);
@@ -121,7 +118,7 @@ pub(crate) trait Discipline<F: Family, X: FeatureSet> {
         arrival: Arrival,
     ) -> Verdict;
 
-    /// What follows for `running` after it was asked: it will be preempted by `wakee`, or not.
+    /// What follows for `running` after a verdict other than [`Verdict::No`]: it will be preempted by `wakee`, or not.
     fn decided(
         &mut self,
         members: &mut Members<F, X>,

@@ -79,7 +79,7 @@ impl<C: Config> Scheduler<'_, C> {
     pub fn task_load(&self, _irq: &IrqOff, task: &Target<C>) -> Option<Signals> {
         // SAFETY: the caller's reference keeps the task alive during the call.
         let task = unsafe { TaskRef::<C>::new(C::Task::field(task)) };
-        if !self.owns(task) || task.class() != Class::Fair {
+        if !self.owns(task) || !task.is(Class::Fair) {
             return None;
         }
         let Queued { inner, .. } = self.lock_where_queued(task)?;
@@ -180,7 +180,7 @@ impl<C: Config> Scheduler<'_, C> {
     /// Hook: a CPU goes from one task to another.
     #[inline(always)]
     pub(super) fn observe_switch(&self, here: &Here<'_, C>, prev: TaskRef<C>, next: TaskRef<C>, is: Prev, now: Nanos) {
-        let busy = |task: &TaskRef<C>| task.class() != Class::Idle;
+        let busy = |task: &TaskRef<C>| !task.is(Class::Idle);
         let (from, to) = (Some(&prev).filter(|task| busy(task)), Some(&next).filter(|task| busy(task)));
         if let Some(counters) = here.queue.counters.get()
             && self.gates.schedstats.on()

@@ -83,7 +83,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 task.words.cpu.store(u64::from(cpu.0), SeqCst);
                 C::Sync::fence(SeqCst);
             }
-            if !task.mask.contains(cpu) && task.class() == Class::Fair && self.any_online(&task.mask.load()) {
+            if !task.mask.contains(cpu) && task.is(Class::Fair) && self.any_online(&task.mask.load()) {
                 continue;
             }
             let now = inner.advance(self.platform.now(cpu));
@@ -99,27 +99,26 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 Coming::Fresh => Arrival::Fresh,
                 Coming::Moved => Arrival::Moved,
                 Coming::Woken if waits_here => Arrival::Undelayed,
-                Coming::Woken => {
-                    Arrival::Woken { from: (cpu != last).then(|| self.queues[last.index()].min_vruntime()) }
-                }
+                Coming::Woken => Arrival::Woken,
             };
-            let class = task.class();
-            if cpu != last && coming == Coming::Woken && class == Class::Fair {
+            let fair = task.is(Class::Fair);
+            if cpu != last && coming == Coming::Woken && fair {
                 // It slept there and is still part of that queue's load.
                 let old = &self.queues[last.index()];
-                old.leave_behind(inner.fair.load_left_behind(task.entity_ref(), old.load_time()));
+                let there = (old.min_vruntime(), old.load_time());
+                old.leave_behind(inner.fair.comes_from(task.entity_ref(), there, now));
             }
-            match (class, arrival) {
-                (Class::Fair, Arrival::Undelayed) => inner.fair.undelay(task.entity_ref(), now),
-                (Class::Fair, _) => inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now),
-                (Class::Stop | Class::Idle, _) => inner.stop_ready = true,
+            match arrival {
+                _ if !fair => inner.stop_ready = true,
+                Arrival::Undelayed => inner.fair.undelay(task.entity_ref(), now),
+                _ => inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now),
             }
-            let preempts = match inner.current.map(|current| current.class()) {
-                None | Some(Class::Stop) => false,
-                Some(Class::Idle) => true,
-                Some(Class::Fair) => {
-                    class == Class::Stop || inner.fair.preempts(task.entity_ref(), arrival, Self::left_asleep)
+            let preempts = match inner.current {
+                Some(current) if current.is(Class::Fair) => {
+                    !fair || inner.fair.preempts(task.entity_ref(), arrival, Self::left_asleep)
                 }
+                Some(current) => current.is(Class::Idle),
+                None => false,
             };
             break (cpu, preempts && queue.request(&inner) && cpu != here.cpu);
         };
@@ -146,7 +145,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// for a new task, and where the last one is not allowed, the one with the fewest runnable tasks.
     fn select(&self, task: TaskRef<C>, coming: Coming, here: CpuId) -> CpuId {
         let last = task.cpu();
-        if task.class() != Class::Fair {
+        if !task.is(Class::Fair) {
             return last;
         }
         if coming == Coming::Woken

@@ -269,10 +269,11 @@ impl Twin {
     fn enqueue(&mut self, i: usize, q: usize, arrival: Arrival) {
         let (entity, params) = (self.reference(i), self.all[i].params);
         let from = self.all[i].home;
-        let arrival = match arrival {
-            Arrival::Woken { .. } if from != q => Arrival::Woken { from: self.sides[from].real.min_vruntime() },
-            other => other,
-        };
+        if arrival == Arrival::Woken && from != q {
+            let old = &self.sides[from].real;
+            let there = (old.min_vruntime(), old.load_time());
+            let _ = self.sides[q].real.comes_from(entity, there, self.now);
+        }
         self.sides[q].real.enqueue(entity, params, arrival, self.now);
         self.charge_model(q);
         let there = self.sides[from].min;
@@ -288,8 +289,8 @@ impl Twin {
         e.vruntime = match (arrival, e.ahead.take()) {
             (_, Some(ahead)) => side.min + ahead,
             (Arrival::Fresh, _) => side.min + debit,
-            (Arrival::Woken { .. }, _) if self.now.saturating_sub(e.exec_start) > 60_000 * MS => side.min - credit,
-            (Arrival::Woken { .. }, _) => {
+            (Arrival::Woken, _) if self.now.saturating_sub(e.exec_start) > 60_000 * MS => side.min - credit,
+            (Arrival::Woken, _) => {
                 let own = if from == q { e.vruntime } else { side.min + e.vruntime - there };
                 own.max(side.min - credit)
             }

@@ -615,7 +615,7 @@ fn an_empty_queue_has_nobody_and_no_slice() {
     queue.stop(3000);
     assert_eq!(queue.virtual_time(), VTime::START);
     let there = &queue.members;
-    assert_eq!((there.slices.shortest(&there.right), there.slices.longest(&there.right)), (None, None));
+    assert_eq!((there.slices.shortest(), there.slices.longest()), (BASE_SLICE, BASE_SLICE));
     assert_eq!(queue.pick_failures(), 0);
 }
 
