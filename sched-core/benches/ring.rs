@@ -51,7 +51,7 @@ macro_rules! ring {
                     let (mut queue, now) = (Queue::new(&Tunables::for_cpus(1), 4_000_000), 1_000_000_000);
                     let (waiting, asleep) = entities.split_at(entities.len() / 2);
                     for entity in waiting {
-                        queue.enqueue(*entity, TaskParams::default(), now);
+                        queue.wake(*entity, TaskParams::default(), now);
                     }
                     let running = queue.pick(now).expect("somebody waits");
                     queue.start(running, now);
@@ -66,9 +66,9 @@ macro_rules! ring {
                 pub fn turn(&mut self) {
                     for _ in 0..super::steps(self.entities.len()) {
                         let wakes = self.sleepers.pop_front().expect("half of them sleep");
-                        self.queue.enqueue(wakes, TaskParams::default(), self.now);
+                        self.queue.wake(wakes, TaskParams::default(), self.now);
                         self.now += 50_000;
-                        self.queue.dequeue(self.running, self.now);
+                        self.queue.sleep(self.running, self.now);
                         self.sleepers.push_back(self.running);
                         self.running = self.queue.pick(self.now).expect("somebody waits");
                         self.queue.start(self.running, self.now);

@@ -151,15 +151,19 @@ impl Queue {
     pub fn new(tunables: &Tunables, tick: u32) -> Self {
         Self(FairQueue::new(tunables, tick))
     }
-    /// A wake-up.
+    /// An entity wakes up.
     #[inline(always)]
-    pub fn enqueue(&mut self, entity: Entity, params: TaskParams, now: Nanos) {
-        self.0.enqueue(entity.0, params, Arrival::Woken, now);
+    pub fn wake(&mut self, entity: Entity, params: TaskParams, now: Nanos) {
+        if self.0.is_delayed(entity.0) {
+            self.0.undelay(entity.0, now);
+        } else {
+            self.0.enqueue(entity.0, params, Arrival::Woken, now);
+        }
     }
-    /// An entity leaves at once.
+    /// An entity falls asleep. It may wait on for a while.
     #[inline(always)]
-    pub fn dequeue(&mut self, entity: Entity, now: Nanos) {
-        let _ = self.0.dequeue(entity.0, Departure::Exit, now);
+    pub fn sleep(&mut self, entity: Entity, now: Nanos) {
+        let _ = self.0.dequeue(entity.0, Departure::Sleep, now);
     }
     /// v_i of an entity that is here, or was last.
     pub fn vruntime(&self, entity: Entity) -> VTime {

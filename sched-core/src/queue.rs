@@ -18,7 +18,7 @@
 //! The policy is a branch that always goes the same way.
 
 use crate::{
-    entity::{EntityRef, Key, Own},
+    entity::EntityRef,
     features::{Feature, FeatureSet},
     load::Tracking,
     members::Members,
@@ -27,7 +27,8 @@ use crate::{
     platform::Nanos,
     policy::{Arrival, Departure, Discipline, Protection, Verdict, cfs::Cfs, eevdf::Eevdf},
     sync::Family,
-    vtime::{VSpan, VTime},
+    vtime::VTime,
+    weight::Weight,
 };
 
 /// The most virtual time is charged for at once, in nanoseconds: 13 days.
@@ -151,10 +152,8 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     /// Returns what that queue has to forget.
     pub(crate) fn comes_from(&mut self, entity: EntityRef<F>, (zero, time): (VTime, PeltTime), now: Nanos) -> Removed {
         self.charge(now);
-        let mut key = self.members.key(entity);
-        ask!(self, comes_from(zero, &mut key));
-        self.members.set_key(entity, |slot| slot.vruntime = key.vruntime);
-        let (weight, mut removed) = (key.weight, Removed::default());
+        ask!(self, comes_from in members(entity, zero));
+        let (weight, mut removed) = (self.members.key(entity).weight, Removed::default());
         entity.set_signals(&mut self.members.right, |signals| {
             if signals.is_attached() {
                 signals.leave(time, weight, &mut removed);
@@ -206,21 +205,19 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
 
     /// `entity` joins with the parameters `params`.
     pub(crate) fn enqueue(&mut self, entity: EntityRef<F>, params: TaskParams, arrival: Arrival, now: Nanos) {
-        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
-        debug_assert!(!own.on_rq, "enqueued twice");
+        debug_assert!(!self.members.own(entity).on_rq, "enqueued twice");
         self.charge(now);
         self.load.age(&self.members, now);
-        let weights = (key.weight, params.weight());
+        let weights = (self.members.key(entity).weight, params.weight());
         self.load.comes(&mut self.members, entity, weights, arrival == Arrival::Fresh);
-        if key.weight != params.weight() {
-            ask!(self, reweight_away(&mut key, &mut own, params.weight()));
+        if weights.0 != weights.1 {
+            self.reweight_away(entity, weights.1);
         }
-        self.apply_slice(&mut key, &mut own, params);
-        ask!(self, place(&self.members, &mut key, &mut own, arrival, now));
-        own.on_rq = true;
-        self.members.write_back(entity, key, own);
+        self.apply_slice(entity, params);
+        ask!(self, place in members(entity, arrival, now));
+        self.members.set_own(entity, |own| own.on_rq = true);
         self.members.nr += 1;
-        self.members.weight += u64::from(params.weight().get());
+        self.members.weight += u64::from(weights.1.get());
         self.members.slices.insert(&self.members.right, entity);
         ask!(self, waits in members(entity));
     }
@@ -236,12 +233,11 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
             Departure::Sleep => self.load.falls_asleep(&mut self.members, entity),
             Departure::Exit | Departure::Move => self.load.leaves(&mut self.members, entity),
         }
-        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
-        if ask!(self, departs(&self.members, &mut key, &mut own, departure)) {
-            self.delay(entity, own.vlag);
+        if ask!(self, departs in members(entity, departure)) {
+            self.delay(entity);
             return Left::Delayed;
         }
-        self.take_out(entity, key, own);
+        self.take_out(entity, departure);
         Left::Gone
     }
 
@@ -252,20 +248,12 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.load.age(&self.members, now);
         self.load.age_entity(&mut self.members, entity, Presence::Delayed);
         self.load.wakes(&self.members, entity);
-        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
-        let moves = ask!(self, settles(&self.members, &mut key, &mut own));
+        let moves = ask!(self, settles in members(entity));
         self.members.nr_delayed -= 1;
-        self.members.set_own(entity, |slot| {
-            slot.vlag = own.vlag;
-            slot.delayed = false;
-        });
+        self.members.set_own(entity, |own| own.delayed = false);
         if moves {
             ask!(self, leaves_the_line in members(entity));
-            ask!(self, place(&self.members, &mut key, &mut own, Arrival::Undelayed, now));
-            self.members.set_key(entity, |slot| {
-                slot.vruntime = key.vruntime;
-                slot.deadline = key.deadline;
-            });
+            ask!(self, place in members(entity, Arrival::Undelayed, now));
             ask!(self, waits in members(entity));
         }
     }
@@ -398,27 +386,37 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
             ask!(self, leaves_the_line in members(entity));
         }
         self.members.slices.remove(&self.members.right, entity);
-        self.apply_slice(&mut key, &mut own, params);
         self.members.write_back(entity, key, own);
+        self.apply_slice(entity, params);
         self.members.slices.insert(&self.members.right, entity);
         if waits {
             ask!(self, waits in members(entity));
         }
     }
 
-    fn apply_slice(&self, key: &mut Key, own: &mut Own, params: TaskParams) {
-        own.policy = params.policy;
-        own.custom_slice = params.slice.is_some();
-        key.slice = params.slice.map_or(self.members.slices.default_slice(), |slice| slice.nanos());
+    /// `entity`, which is in no tree, gets the policy and the slice of `params`.
+    #[inline(always)]
+    fn apply_slice(&mut self, entity: EntityRef<F>, params: TaskParams) {
+        let slice = params.slice.map_or(self.members.slices.default_slice(), |slice| slice.nanos());
+        self.members.set_key(entity, |key| key.slice = slice);
+        self.members.set_own(entity, |own| {
+            own.policy = params.policy;
+            own.custom_slice = params.slice.is_some();
+        });
+    }
+
+    /// `entity`, which is on no queue, weighs `weight` from now on.
+    #[cold]
+    fn reweight_away(&mut self, entity: EntityRef<F>, weight: Weight) {
+        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
+        ask!(self, reweight_away(&mut key, &mut own, weight));
+        self.members.write_back(entity, key, own);
     }
 
     /// `entity` falls asleep and waits on, with the lag it has now.
     #[inline]
-    fn delay(&mut self, entity: EntityRef<F>, vlag: VSpan) {
-        self.members.set_own(entity, |own| {
-            own.vlag = vlag;
-            own.delayed = true;
-        });
+    fn delay(&mut self, entity: EntityRef<F>) {
+        self.members.set_own(entity, |own| own.delayed = true);
         self.members.nr_delayed += 1;
         self.members.forget_buddy(entity);
         if self.members.running == Some(entity) {
@@ -431,14 +429,13 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     #[cold]
     fn end_delay(&mut self, entity: EntityRef<F>) {
         self.load.age_entity(&mut self.members, entity, Presence::Delayed);
-        let (mut key, mut own) = (self.members.key(entity), self.members.own(entity));
-        ask!(self, departs(&self.members, &mut key, &mut own, Departure::Sleep));
-        self.take_out(entity, key, own);
+        ask!(self, departs in members(entity, Departure::Sleep));
+        self.take_out(entity, Departure::Sleep);
     }
 
     /// `entity` leaves with what the policy settled.
     #[inline]
-    fn take_out(&mut self, entity: EntityRef<F>, key: Key, mut own: Own) {
+    fn take_out(&mut self, entity: EntityRef<F>, departure: Departure) {
         if self.members.running == Some(entity) {
             self.members.running = None;
         } else {
@@ -447,11 +444,13 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         }
         self.members.slices.remove(&self.members.right, entity);
         self.members.nr -= 1;
-        self.members.weight -= u64::from(key.weight.get());
-        self.members.nr_delayed -= u32::from(core::mem::take(&mut own.delayed));
-        own.on_rq = false;
-        self.members.write_back(entity, key, own);
-        ask!(self, has_left in members(entity));
+        self.members.weight -= u64::from(self.members.key(entity).weight.get());
+        let was_delayed = self.members.set_own(entity, |own| {
+            own.on_rq = false;
+            core::mem::take(&mut own.delayed)
+        });
+        self.members.nr_delayed -= u32::from(was_delayed);
+        ask!(self, has_left in members(entity, departure));
     }
 }
 

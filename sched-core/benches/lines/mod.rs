@@ -345,7 +345,7 @@ impl Load for Fair {
         let mut queue = Queue::new(&Tunables::for_cpus(1), 4_000_000);
         let mut now = 1_000_000_000;
         for i in 0..depth {
-            queue.enqueue(lent(), TaskParams { nice: nice(i), ..TaskParams::default() }, now);
+            queue.wake(lent(), TaskParams { nice: nice(i), ..TaskParams::default() }, now);
         }
         let running = queue.pick(now).expect("somebody waits");
         queue.start(running, now);
@@ -367,9 +367,9 @@ impl Load for Fair {
 
     #[inline(never)]
     fn cycle(&mut self) {
-        self.queue.enqueue(self.spare, self.params, self.now);
+        self.queue.wake(self.spare, self.params, self.now);
         self.now += RUN;
-        self.queue.dequeue(self.running, self.now);
+        self.queue.sleep(self.running, self.now);
         self.spare = self.running;
         self.running = self.queue.pick(self.now).expect("somebody waits");
         self.queue.start(self.running, self.now);
@@ -377,9 +377,9 @@ impl Load for Fair {
 
     #[inline(never)]
     fn visit(&mut self) {
-        self.queue.enqueue(self.spare, self.params, self.now);
+        self.queue.wake(self.spare, self.params, self.now);
         std::hint::black_box(self.queue.pick(self.now));
-        self.queue.dequeue(self.spare, self.now);
+        self.queue.sleep(self.spare, self.now);
     }
 }
 

@@ -155,11 +155,12 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
         self.first(members).is_some_and(|first| (key.vruntime - members.key(first).vruntime).get() > slice as i64)
     }
 
-    fn place(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, arrival: Arrival, now: Nanos) {
-        key.vruntime = match arrival {
-            _ if core::mem::take(&mut own.relative) => self.min_vruntime - own.vlag,
+    fn place(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, arrival: Arrival, now: Nanos) {
+        let (key, own) = (members.key(entity), members.own(entity));
+        let vruntime = match arrival {
+            _ if own.relative => self.min_vruntime - own.vlag,
             Arrival::Fresh if members.on(Feature::StartDebit) => {
-                self.min_vruntime + key.weight.virtual_time(self.slice(members, key, own))
+                self.min_vruntime + key.weight.virtual_time(self.slice(members, &key, &own))
             }
             Arrival::Fresh => self.min_vruntime,
             Arrival::Moved | Arrival::Undelayed => key.vruntime,
@@ -173,6 +174,8 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
                 if now.saturating_sub(own.exec_start) > LONG_SLEEP { base } else { base.later(key.vruntime) }
             }
         };
+        members.set_own(entity, |own| own.relative = false);
+        members.set_key(entity, |key| key.vruntime = vruntime);
     }
 
     fn waits(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
@@ -186,23 +189,26 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Cfs<F> {
     }
 
     /// It is as far from `min_vruntime` here as it was there.
-    fn comes_from(&mut self, zero: VTime, key: &mut Key) {
-        key.vruntime = self.min_vruntime + (key.vruntime - zero);
+    fn comes_from(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, zero: VTime) {
+        members.set_key(entity, |key| key.vruntime = self.min_vruntime + (key.vruntime - zero));
     }
 
     /// Who moves takes its distance along; who sleeps comes back to where it was.
-    fn departs(&mut self, _: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) -> bool {
-        own.vlag = self.min_vruntime - key.vruntime;
-        own.relative = departure == Departure::Move;
+    fn departs(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, departure: Departure) -> bool {
+        let vlag = self.min_vruntime - members.key(entity).vruntime;
+        members.set_own(entity, |own| {
+            own.vlag = vlag;
+            own.relative = departure == Departure::Move;
+        });
         false
     }
 
-    fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) {
+    fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, _: Departure) {
         self.forget_buddies(members, entity);
         self.follow(members);
     }
 
-    fn settles(&mut self, _: &Members<F, X>, _: &mut Key, _: &mut Own) -> bool {
+    fn settles(&mut self, _: &mut Members<F, X>, _: EntityRef<F>) -> bool {
         false
     }
 

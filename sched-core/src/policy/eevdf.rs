@@ -63,15 +63,22 @@ impl Eevdf {
         weight.virtual_time(u64::from(members.longest_slice()) + u64::from(self.tick))
     }
 
-    /// V - v within its limit, given `unlimited`. A delayed entity has no more debt than it fell asleep with, and no credit.
-    #[inline]
-    fn lag<F: Family, X: FeatureSet>(&self, members: &Members<F, X>, key: &Key, own: &Own, unlimited: VSpan) -> VSpan {
+    /// Remembers V - v within its limit, and returns it without one.
+    /// A delayed entity has no more debt than it fell asleep with, and no credit.
+    #[inline(always)]
+    fn settle_lag<F: Family, X: FeatureSet>(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) -> VSpan {
+        let key = members.key(entity);
+        let unlimited = self.virtual_time(members) - key.vruntime;
         let lag = unlimited.clamp_to(self.lag_limit(members, key.weight));
-        match own.delayed {
-            false => lag,
-            true if members.on(Feature::DelayZero) => lag.max(own.vlag).min(VSpan::ZERO),
-            true => lag.max(own.vlag),
-        }
+        let zero = members.on(Feature::DelayZero);
+        members.set_own(entity, |own| {
+            own.vlag = match own.delayed {
+                false => lag,
+                true if zero => lag.max(own.vlag).min(VSpan::ZERO),
+                true => lag.max(own.vlag),
+            };
+        });
+        unlimited
     }
 }
 
@@ -100,22 +107,27 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
     /// The lag it left with is kept. Joining moves V towards the joiner, so the lag is inflated by (W + w) / W beforehand:
     /// after the join it is what it was. The deadline is kept too if the entity left in the middle of a request.
     #[inline]
-    fn place(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, arrival: Arrival, _: Nanos) {
-        let everybody = self.everybody(members);
-        let queued = everybody.weight();
-        let lag = if queued != 0 && own.vlag != VSpan::ZERO && members.on(Feature::PlaceLag) {
-            own.vlag.scaled(queued + u64::from(key.weight.get()), queued)
+    fn place(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, arrival: Arrival, _: Nanos) {
+        let (vlag, weight) = (members.own(entity).vlag, members.key(entity).weight);
+        let queued = self.everybody(members).weight();
+        let lag = if queued != 0 && vlag != VSpan::ZERO && members.on(Feature::PlaceLag) {
+            vlag.scaled(queued + u64::from(weight.get()), queued)
         } else {
             VSpan::ZERO
         };
-        key.vruntime = self.virtual_time(members) - lag;
-        if core::mem::take(&mut own.relative) && members.on(Feature::PlaceRelDeadline) {
-            key.deadline = key.vruntime + (key.deadline - VTime::from_raw(0));
-            return;
-        }
-        let request = key.weight.virtual_time(u64::from(key.slice)).get();
+        let vruntime = self.virtual_time(members) - lag;
+        let relative = members.set_own(entity, |own| core::mem::take(&mut own.relative));
+        let goes_on = relative && members.on(Feature::PlaceRelDeadline);
         let half = arrival == Arrival::Fresh && members.on(Feature::PlaceDeadlineInitial);
-        key.deadline = key.vruntime + VSpan::new(if half { request / 2 } else { request });
+        members.set_key(entity, |key| {
+            key.vruntime = vruntime;
+            key.deadline = if goes_on {
+                vruntime + (key.deadline - VTime::from_raw(0))
+            } else {
+                let request = key.weight.virtual_time(u64::from(key.slice)).get();
+                vruntime + VSpan::new(if half { request / 2 } else { request })
+            };
+        });
     }
 
     #[inline(always)]
@@ -133,32 +145,31 @@ impl<F: Family, X: FeatureSet> Discipline<F, X> for Eevdf {
     }
 
     /// Everybody measures by the V of its own queue.
-    fn comes_from(&mut self, _: VTime, _: &mut Key) {}
+    fn comes_from(&mut self, _: &mut Members<F, X>, _: EntityRef<F>, _: VTime) {}
 
     /// Who falls asleep in debt waits on. V is rounded down and vruntimes are whole, so a lag below 0 says "not eligible".
     #[inline]
-    fn departs(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) -> bool {
-        let unlimited = self.virtual_time(members) - key.vruntime;
-        own.vlag = self.lag(members, key, own, unlimited);
-        match departure {
-            Departure::Sleep => unlimited < VSpan::ZERO && !own.delayed && members.on(Feature::DelayDequeue),
-            Departure::Exit => false,
-            Departure::Move => {
-                if members.on(Feature::PlaceRelDeadline) {
-                    key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime);
-                    own.relative = true;
-                }
-                false
-            }
+    fn departs(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, departure: Departure) -> bool {
+        let lag = self.settle_lag(members, entity);
+        departure == Departure::Sleep
+            && lag < VSpan::ZERO
+            && members.on(Feature::DelayDequeue)
+            && !members.own(entity).delayed
+    }
+
+    /// Who moves goes on with its request.
+    #[inline]
+    fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, departure: Departure) {
+        if departure == Departure::Move && members.on(Feature::PlaceRelDeadline) {
+            members.set_key(entity, |key| key.deadline = VTime::from_raw(0) + (key.deadline - key.vruntime));
+            members.set_own(entity, |own| own.relative = true);
         }
     }
 
-    fn has_left(&mut self, _: &mut Members<F, X>, _: EntityRef<F>) {}
-
-    fn settles(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own) -> bool {
-        let unlimited = self.virtual_time(members) - key.vruntime;
-        own.vlag = self.lag(members, key, own, unlimited);
-        own.vlag != unlimited
+    #[inline]
+    fn settles(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) -> bool {
+        let unlimited = self.settle_lag(members, entity);
+        members.own(entity).vlag != unlimited
     }
 
     #[inline]

@@ -79,8 +79,8 @@ pub(crate) trait Discipline<F: Family, X: FeatureSet> {
     /// The tick, after the charge. True when somebody else should be considered.
     fn tick(&mut self, members: &mut Members<F, X>, running: EntityRef<F>) -> bool;
 
-    /// An entity that is on no queue gets its place here.
-    fn place(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, arrival: Arrival, now: Nanos);
+    /// `entity`, which is in no line, gets its place here.
+    fn place(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, arrival: Arrival, now: Nanos);
 
     /// `entity` starts to wait. Links it into the timeline.
     fn waits(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>);
@@ -88,17 +88,17 @@ pub(crate) trait Discipline<F: Family, X: FeatureSet> {
     /// `entity` no longer waits. Unlinks it.
     fn leaves_the_line(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>);
 
-    /// An entity that slept where `zero` was the virtual time to measure by will wake here. Called before [`place`](Self::place).
-    fn comes_from(&mut self, zero: VTime, key: &mut Key);
+    /// `entity` slept where `zero` was the virtual time to measure by, and will wake here. Called before [`place`](Self::place).
+    fn comes_from(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, zero: VTime);
 
-    /// An entity is about to leave; it still counts. Settles what it takes along. True if it is to wait on, asleep.
-    fn departs(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own, departure: Departure) -> bool;
+    /// `entity` is about to leave; it still counts. Settles what it takes along. True if it is to wait on, asleep.
+    fn departs(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, departure: Departure) -> bool;
 
     /// `entity` has left, and counts no longer.
-    fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>);
+    fn has_left(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>, departure: Departure);
 
-    /// A delayed entity wakes up: settles its lag. True if it must be placed anew with it.
-    fn settles(&mut self, members: &Members<F, X>, key: &mut Key, own: &mut Own) -> bool;
+    /// The delayed `entity` wakes up: settles its lag. True if it must be placed anew with it.
+    fn settles(&mut self, members: &mut Members<F, X>, entity: EntityRef<F>) -> bool;
 
     /// Who should run; perhaps a delayed one.
     fn choose(&mut self, members: &mut Members<F, X>, protection: Protection) -> Option<EntityRef<F>>;
