@@ -37,11 +37,17 @@ type SchedstatsGate = sched_core::Never;
 type PsiGate = sched_core::Switch;
 #[cfg(not(feature = "psi"))]
 type PsiGate = sched_core::Never;
-/// The rules of the fair policies: constants, or to be experimented with.
+/// The rules of the fair policies: constants, or to be experimented with; and the watch over idle CPUs.
 #[cfg(feature = "debug")]
-type FeatureSet = sched_core::Switchable;
+mod debug {
+    pub type FeatureSet = sched_core::Switchable;
+    pub type WatchGate = sched_core::Switch;
+}
 #[cfg(not(feature = "debug"))]
-type FeatureSet = sched_core::Fixed;
+mod debug {
+    pub type FeatureSet = sched_core::Fixed;
+    pub type WatchGate = sched_core::Never;
+}
 
 impl Config for KernelConfig {
     type Platform = Machine;
@@ -50,7 +56,8 @@ impl Config for KernelConfig {
     type Task = Arc<Thread>;
     type Schedstats = SchedstatsGate;
     type Psi = PsiGate;
-    type Features = FeatureSet;
+    type Watch = debug::WatchGate;
+    type Features = debug::FeatureSet;
 
     const HZ: u32 = 250;
 }
@@ -72,8 +79,8 @@ impl Platform for Machine {
 }
 
 /// The gates as they start; one that is not compiled in ignores its state.
-#[cfg_attr(not(all(feature = "schedstats", feature = "psi")), allow(unused_variables))]
-pub fn gates(schedstats: State, psi: State) -> Gates<KernelConfig> {
+#[cfg_attr(not(all(feature = "schedstats", feature = "psi", feature = "debug")), allow(unused_variables))]
+pub fn gates(schedstats: State, psi: State, watch: State) -> Gates<KernelConfig> {
     Gates {
         #[cfg(feature = "schedstats")]
         schedstats: sched_core::Switch::new(schedstats),
@@ -83,5 +90,9 @@ pub fn gates(schedstats: State, psi: State) -> Gates<KernelConfig> {
         psi: sched_core::Switch::new(psi),
         #[cfg(not(feature = "psi"))]
         psi: sched_core::Never,
+        #[cfg(feature = "debug")]
+        watch: sched_core::Switch::new(watch),
+        #[cfg(not(feature = "debug"))]
+        watch: sched_core::Never,
     }
 }

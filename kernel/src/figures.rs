@@ -17,7 +17,7 @@
 use alloc::format;
 use core::fmt;
 
-use sched_core::{Nice, Policy, TaskParams};
+use sched_core::{Nice, Policy, TaskParams, WatchReport};
 
 use crate::plan::{Messaging, Pipe, Spin, Work, policy_name};
 
@@ -85,6 +85,10 @@ pub struct Summary {
     /// How many mistakes of its own the scheduler noticed. Each has a line of its own; any makes the run a failure.
     pub faults: u64,
 }
+
+/// What the watch over idle CPUs has seen, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchLine(pub WatchReport);
 
 /// What one thread of `spin` got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +183,24 @@ impl Summary {
     /// How the run went.
     pub fn status(&self) -> Status {
         if self.failed == 0 && self.faults == 0 { Status::Ok } else { Status::Failed }
+    }
+}
+
+impl fmt::Display for WatchLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(report) = self;
+        let milliseconds = |nanos: u64| Decimal::quotient(u128::from(nanos), 1_000_000, 3);
+        write!(f, "watch bound_ms={} violations={}", report.bound / 1_000_000, report.violations)?;
+        match report.worst {
+            None => f.write_str(" worst_ms=0.000"),
+            Some(worst) => write!(
+                f,
+                " worst_ms={} idle_cpu={} waits_on_cpu={}",
+                milliseconds(worst.nanos),
+                worst.idle.0,
+                worst.waits_on.0
+            ),
+        }
     }
 }
 

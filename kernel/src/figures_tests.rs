@@ -1,7 +1,7 @@
 use super::*;
 use crate::plan::works;
 use proptest::prelude::*;
-use sched_core::CpuId;
+use sched_core::{CpuId, IdleWhileWaiting};
 
 fn work(item: &str) -> Work {
     works(item.as_bytes(), 8).next().unwrap().unwrap()
@@ -121,6 +121,15 @@ fn threads_that_never_ran_are_no_division_by_zero() {
     let table = SpinTable { spin: &spin(), nanos: 0, sharing: Sharing::OneCpu, tasks: &tasks };
     assert_eq!(table.worst_share().unwrap().to_string(), "0.000");
     assert!(table.to_string().contains("for 0.000 s"));
+}
+
+#[test]
+fn the_watch_says_what_it_saw() {
+    let nothing = WatchReport { bound: 10_000_000, violations: 0, worst: None };
+    assert_eq!(WatchLine(nothing).to_string(), "watch bound_ms=10 violations=0 worst_ms=0.000");
+    let worst = IdleWhileWaiting { idle: CpuId(3), waits_on: CpuId(0), nanos: 12_345_678 };
+    let two = WatchReport { violations: 2, worst: Some(worst), ..nothing };
+    assert_eq!(WatchLine(two).to_string(), "watch bound_ms=10 violations=2 worst_ms=12.346 idle_cpu=3 waits_on_cpu=0");
 }
 
 #[test]

@@ -51,6 +51,7 @@ use boot::BootInfo;
 use boot::cmdline::Text;
 use kernel::param::{Built, read};
 use kernel::rules::Asked;
+use sched_core::State;
 
 boot::entry!(kernel_main);
 
@@ -75,11 +76,11 @@ fn kernel_main(info: &'static BootInfo) -> ! {
     if let Some(name) = machine_test {
         selftest::run(name)
     }
-    sched::start(settings.algorithm, config::gates(settings.schedstats, settings.psi), asked.clone(), move || {
-        match thread_test {
-            Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
-            None => workload::main(&settings, &asked, info.cmdline),
-        }
+    let watch = if settings.watch.is_some() { State::On } else { State::Off };
+    let gates = config::gates(settings.schedstats, settings.psi, watch);
+    sched::start(settings.algorithm, gates, asked.clone(), move || match thread_test {
+        Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
+        None => workload::main(&settings, &asked, info.cmdline),
     })
 }
 

@@ -80,6 +80,8 @@ pub struct Settings<'a> {
     pub algorithm: Algorithm,
     /// The list of features to change, for [`crate::rules`].
     pub features: Option<&'a [u8]>,
+    /// For how many milliseconds a CPU may idle while a thread waits; none: nobody watches.
+    pub watch: Option<u32>,
     /// How many CPUs to start at most.
     pub max_cpus: usize,
     /// The list of workloads, for [`crate::plan`].
@@ -138,7 +140,7 @@ enum Refused {
 }
 
 /// Every parameter there is.
-pub static TABLE: [Parameter; 10] = [
+pub static TABLE: [Parameter; 11] = [
     Parameter {
         name: "schedstats",
         accepts: "enable or disable",
@@ -249,6 +251,25 @@ pub static TABLE: [Parameter; 10] = [
         show: |settings, f| write!(f, "{}", Cut(settings.features.unwrap_or(b"the built-in ones"))),
     },
     Parameter {
+        name: "watch",
+        accepts: "off, or a decimal number of milliseconds from 1 to 10000",
+        default: "off",
+        what: "Counts how often a CPU idles for longer than that while a thread that may run there waits.",
+        audience: Audience::Users,
+        part: Some(Part::Debug),
+        set: |settings, value| {
+            settings.watch = match value {
+                b"off" => None,
+                _ => Some(parse_unsigned(value, 1..=10_000).map_err(|_| Refused::Value)? as u32),
+            };
+            Ok(())
+        },
+        show: |settings, f| match settings.watch {
+            None => f.write_str("off"),
+            Some(milliseconds) => write!(f, "{milliseconds}"),
+        },
+    },
+    Parameter {
         name: "schedstat_version",
         accepts: "15, 16 or 17",
         default: "17",
@@ -345,6 +366,7 @@ impl Settings<'_> {
             psi: state(built.psi && built.psi_default_enabled),
             algorithm: Algorithm::default(),
             features: None,
+            watch: None,
             max_cpus: usize::MAX,
             run: DEFAULT_RUN,
             dump: None,
@@ -429,7 +451,7 @@ pub fn read<'a>(line: &'a [u8], built: Built, say: &mut dyn FnMut(fmt::Arguments
         say(format_args!("param: {}{equals}{value} {why}; accepted: {}; used: {used}", row.name, row.accepts));
     }
     // A hook has the name of its parameter; the features of the scheduler come with something else.
-    let hint = if lacks_debug { "; sched_features needs debug" } else { "" };
+    let hint = if lacks_debug { "; sched_features and watch need debug" } else { "" };
     for (keys, what, hint) in [
         (unknown, "unknown, ignored", ""),
         (not_yet, "not in this kernel yet, ignored", ""),

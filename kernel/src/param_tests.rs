@@ -131,6 +131,31 @@ fn either_algorithm_is_chosen_in_every_build() {
 }
 
 #[test]
+fn the_watch_takes_milliseconds() {
+    assert_eq!(read_with(b"", DEBUG).0.watch, None);
+    assert_eq!(read_with(b"watch=10", DEBUG).0.watch, Some(10));
+    assert_eq!(read_with(b"watch=10 watch=off", DEBUG).0.watch, None);
+    for wrong in ["0", "10001", "", "-1", "on", "10ms", "99999999999999999999"] {
+        let line = format!("watch=7 watch={wrong}");
+        let (settings, lines) = read_with(line.as_bytes(), DEBUG);
+        assert_eq!(settings.watch, Some(7), "{wrong}");
+        assert_eq!(
+            lines,
+            [format!(
+                "param: watch={wrong} is not understood; accepted: off, or a decimal number of milliseconds from 1 to \
+                 10000; used: 7"
+            )]
+        );
+    }
+    let (settings, lines) = read_with(b"watch=10", ALL);
+    assert_eq!(settings.watch, None);
+    assert_eq!(
+        lines,
+        ["param: not compiled into this kernel (see --build), ignored: 'watch'; sched_features and watch need debug"]
+    );
+}
+
+#[test]
 fn features_are_changed_only_in_a_debug_build() {
     let line = b"psi=1 sched-features=NEXT_BUDDY,, sched_features=X";
     let (settings, lines) = read_with(line, DEBUG);
@@ -145,7 +170,7 @@ fn features_are_changed_only_in_a_debug_build() {
     let (settings, lines) = read_with(line, NONE);
     assert_eq!(settings.features, None);
     let expected = "param: not compiled into this kernel (see --build), ignored: 'psi', 'sched-features', \
-                    'sched_features'; sched_features needs debug";
+                    'sched_features'; sched_features and watch need debug";
     assert_eq!(lines, [expected]);
 }
 

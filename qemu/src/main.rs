@@ -129,7 +129,7 @@ struct RunArguments {
     gdb: bool,
 
     /// What is compiled in, comma-separated: all, none, schedstats, psi, psi-default-enabled,
-    /// and debug, with which features of the scheduler can be changed (sched_features=)
+    /// and debug, with which features of the scheduler can be changed (sched_features=) and idle CPUs watched (watch=)
     #[arg(long, value_name = "LIST", default_value = "all")]
     build: String,
 
@@ -160,7 +160,7 @@ struct TestArguments {
 #[derive(Args)]
 struct PathArguments {
     /// What is compiled in, comma-separated: all, none, schedstats, psi, psi-default-enabled,
-    /// and debug, with which features of the scheduler can be changed (sched_features=)
+    /// and debug, with which features of the scheduler can be changed (sched_features=) and idle CPUs watched (watch=)
     #[arg(long, value_name = "LIST", default_value = "all")]
     build: String,
 }

@@ -26,6 +26,7 @@ impl Config for OneCpu {
     type Task = &'static Task;
     type Schedstats = Switch;
     type Psi = Never;
+    type Watch = Never;
     type Features = Fixed;
     const HZ: u32 = 250;
 }
@@ -35,7 +36,7 @@ fn main() {
     // SAFETY: this program has no interrupts, and one thread that is the CPU.
     let irq = unsafe { IrqOff::assert() };
     let queues = [CpuQueue::new(&Tunables::for_cpus(1))];
-    let gates = Gates { schedstats: Switch::new(State::On), psi: Never };
+    let gates = Gates { schedstats: Switch::new(State::On), psi: Never, watch: Never };
     let sched = Scheduler::<OneCpu>::new(&queues, Machine(AtomicU64::new(0)), gates).unwrap();
     let task = |name| &*Box::leak(Box::new(Task { sched: SchedTask::new(), name }));
     sched.bring_online(&irq, task("idle")).unwrap();

@@ -27,6 +27,8 @@ pub trait Config: Sized + Send + Sync + 'static {
     type Schedstats: Gate;
     /// The gate of pressure stall information.
     type Psi: Gate;
+    /// The gate of the work-conservation watch (see [`WatchReport`](crate::WatchReport)).
+    type Watch: Gate;
     /// The rules of the fair policies: [`Fixed`](crate::Fixed), or [`Switchable`](crate::Switchable) to experiment.
     type Features: FeatureSet;
 

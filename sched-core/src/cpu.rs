@@ -28,7 +28,7 @@ use crate::{
     pelt::{PeltTime, Removed},
     platform::Nanos,
     queue::FairQueue,
-    stats::{psi::PsiCpu, schedstat::CpuCounters},
+    stats::{psi::PsiCpu, schedstat::CpuCounters, watch::WatchCpu},
     sync::{Family, Lock, LockGuard, OwnerCell, Word},
     task::TaskRef,
     vtime::VTime,
@@ -43,6 +43,7 @@ pub struct CpuQueue<C: Config> {
     owner: OwnerLine<C>,
     pub(crate) counters: <C::Schedstats as Gate>::Store<CpuCounters<C::Sync>>,
     pub(crate) psi: <C::Psi as Gate>::Store<PsiCpu<C::Sync>>,
+    pub(crate) watch: <C::Watch as Gate>::Store<WatchCpu<C::Sync>>,
 }
 
 /// Read by CPUs that look for a place.
@@ -187,6 +188,7 @@ impl<C: Config> CpuQueue<C> {
             owner: OwnerLine { current: OwnerCell::new(None), handover: OwnerCell::new(None) },
             counters: Default::default(),
             psi: Default::default(),
+            watch: Default::default(),
         }
     }
 

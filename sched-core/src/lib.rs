@@ -80,6 +80,7 @@ pub use scheduler::{Decision, Error, Faults, Gates, Reason, Rejected, Scheduler,
 pub use stats::{
     psi::{Average as PressureAverage, Pressure},
     schedstat::{CpuStats, TaskStats},
+    watch::{IdleWhileWaiting, WatchReport},
 };
 pub use sync::{Cell, Family, RawLock, Spin, Word};
 pub use task::{SchedTask, SleepKind, TaskPtr, TaskState};

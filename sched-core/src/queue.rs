@@ -173,6 +173,11 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.members.is_delayed(entity)
     }
 
+    /// Those who wait, delayed ones included, in the order of the timeline.
+    pub(crate) fn in_line(&self) -> impl Iterator<Item = EntityRef<F>> + '_ {
+        self.members.timeline.iter(&self.members.right)
+    }
+
     /// Charges the running entity up to `now`. True when somebody else should be considered.
     #[inline]
     pub(crate) fn charge(&mut self, now: Nanos) -> bool {

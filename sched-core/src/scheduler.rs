@@ -62,7 +62,7 @@ use crate::{
     platform::{CpuId, Nanos, Platform},
     policy::Departure,
     queue::Left,
-    stats::Prev,
+    stats::{Prev, watch::Watch},
     sync::{Family, Word},
     task::{Class, SleepKind, TaskPtr, TaskRef, on_cpu, state},
     token::IrqOff,
@@ -77,6 +77,7 @@ pub struct Scheduler<'q, C: Config> {
     platform: C::Platform,
     gates: Gates<C>,
     psi: <C::Psi as Gate>::Store<PsiSlot<C>>,
+    watch: <C::Watch as Gate>::Store<Watch<C::Sync>>,
     /// A bit for each feature that is not as in the table. The queues follow it; nobody decides by it.
     changed_features: <C::Sync as Family>::Word,
 }
@@ -134,7 +135,14 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 return Err(Error::QueueTaken(CpuId(at as u32)));
             }
         }
-        Ok(Self { queues, platform, gates, psi: Default::default(), changed_features: Word::new(0) })
+        Ok(Self {
+            queues,
+            platform,
+            gates,
+            psi: Default::default(),
+            watch: Default::default(),
+            changed_features: Word::new(0),
+        })
     }
 
     /// Brings the calling CPU online, with `idle` as its current task.
@@ -160,6 +168,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         inner.fair.start_outsider(idle.entity_ref(), now);
         inner.idle = Some(idle);
         inner.current = Some(idle);
+        self.observe_idle(queue, now);
         drop(inner);
         Here { cpu, queue }.set_current(idle);
         queue.set_online();
@@ -416,6 +425,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             here.queue.request(&inner);
         }
         drop(inner);
+        self.observe_tick(&here, now);
         if let Some(psi) = self.psi.get().filter(|_| self.gates.psi.on())
             && psi.0.due(now)
         {

@@ -42,7 +42,7 @@ use crate::{
     mask::{CpuMask, SharedMask},
     params::TaskParams,
     platform::CpuId,
-    stats::{psi::PsiTask, schedstat::TaskCounters},
+    stats::{psi::PsiTask, schedstat::TaskCounters, watch::WatchTask},
     sync::{Family, Lock, Word},
 };
 
@@ -116,6 +116,7 @@ pub struct SchedTask<C: Config> {
     pub(crate) mask_writer: Lock<C::Sync, ()>,
     pub(crate) counters: <C::Schedstats as Gate>::Store<TaskCounters<C::Sync>>,
     pub(crate) psi: <C::Psi as Gate>::Store<PsiTask<C::Sync>>,
+    pub(crate) watch: <C::Watch as Gate>::Store<WatchTask<C::Sync>>,
 }
 
 /// What other CPUs read and write of a task without its queue's lock.
@@ -163,6 +164,7 @@ impl<C: Config> SchedTask<C> {
             mask_writer: Lock::new(()),
             counters: Default::default(),
             psi: Default::default(),
+            watch: Default::default(),
         }
     }
 
@@ -273,6 +275,7 @@ pub unsafe trait TaskPtr<C: Config>: Sized + Send {
 /// #     type Task = Arc<Task>;
 /// #     type Schedstats = Never;
 /// #     type Psi = Never;
+/// #     type Watch = Never;
 /// #     type Features = Fixed;
 /// #     const HZ: u32 = 250;
 /// # }

@@ -222,8 +222,7 @@ impl<F: Family> Timeline<F> {
     }
 
     /// Every linked entity, in order.
-    #[cfg(test)]
-    pub(crate) fn iter(&self, right: &Right) -> impl Iterator<Item = EntityRef<F>> {
+    pub(crate) fn iter<'a>(&self, right: &'a Right) -> impl Iterator<Item = EntityRef<F>> + use<'a, F> {
         core::iter::successors(self.front, |entity| Self::next(right, *entity))
     }
 

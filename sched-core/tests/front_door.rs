@@ -28,3 +28,5 @@ mod sleeping;
 mod stop;
 #[path = "front_door/waking.rs"]
 mod waking;
+#[path = "front_door/watch.rs"]
+mod watch;

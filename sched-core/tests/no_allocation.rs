@@ -80,6 +80,7 @@ impl Config for Two {
     type Task = &'static Task;
     type Schedstats = Switch;
     type Psi = Switch;
+    type Watch = Switch;
     type Features = Switchable;
     const HZ: u32 = 250;
 }
@@ -111,7 +112,8 @@ fn live(algorithm: Algorithm) {
     let tunables = Tunables::for_cpus(2).with(algorithm);
     let queues = [CpuQueue::new(&tunables), CpuQueue::new(&tunables)];
     let machine = Machine { now: AtomicU64::new(1_000_000_000), here: AtomicU32::new(0), kicks: AtomicU32::new(0) };
-    let gates = Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On) };
+    let gates =
+        Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On), watch: Switch::new(State::On) };
     let sched = Scheduler::<Two>::new(&queues, machine, gates).expect("few CPUs");
     let on = |cpu: u32| sched.platform().here.store(cpu, Relaxed);
     let idles = [task(), task()];

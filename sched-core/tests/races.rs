@@ -132,6 +132,7 @@ impl Config for Kernel {
     type Task = Arc<Task>;
     type Schedstats = Never;
     type Psi = Never;
+    type Watch = Never;
     type Features = sched_core::Fixed;
     const HZ: u32 = 250;
 }

@@ -128,6 +128,7 @@ impl Config for Kernel {
     type Task = &'static Task;
     type Schedstats = Never;
     type Psi = Never;
+    type Watch = Never;
     type Features = sched_core::Fixed;
     const HZ: u32 = 250;
 }

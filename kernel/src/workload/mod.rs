@@ -22,7 +22,7 @@ mod spin;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use kernel::figures::{BenchLine, Decimal, Machine, Measured, Status, Summary};
+use kernel::figures::{BenchLine, Decimal, Machine, Measured, Status, Summary, WatchLine};
 use kernel::param::{Built, End, Settings};
 use kernel::plan::{Work, works};
 use kernel::rules::Asked;
@@ -59,8 +59,14 @@ struct Report {
 
 /// The first thread's work, and the verdict of the run.
 pub fn main(settings: &Settings<'_>, asked: &Asked, cmdline: &[u8]) -> Verdict {
+    if let Some(milliseconds) = settings.watch {
+        sched::scheduler().set_idle_bound(u64::from(milliseconds) * 1_000_000);
+    }
     let mut summary = run(settings, cmdline);
     files::dump(settings, asked);
+    if let Some(report) = sched::scheduler().watch_report() {
+        println!("{}", WatchLine(report));
+    }
     summary.faults = faults();
     println!("{summary}");
     if settings.end == End::Halt {

@@ -21,12 +21,14 @@ use crate::{
     config::Config,
     cpu::CpuQueue,
     gate::{Gate, Store},
+    mask::SharedMask,
     pelt::Signals,
     platform::{CpuId, Nanos, Platform},
     stats::{
         Prev,
         psi::{Pressure, Psi, PsiCpu},
         schedstat::{CpuStats, TaskStats},
+        watch::{IdleWhileWaiting, LOOKED_AT, WatchReport},
     },
     task::{Class, TaskPtr, TaskRef},
     token::IrqOff,
@@ -133,6 +135,63 @@ impl<C: Config> Scheduler<'_, C> {
         self.queues.iter().filter_map(|queue| queue.psi.get())
     }
 
+    /// What the work-conservation watch has seen, or none where it is compiled out or off.
+    pub fn watch_report(&self) -> Option<WatchReport> {
+        Some(self.watch.get().filter(|_| self.gates.watch.on())?.report())
+    }
+
+    /// How long a CPU may be idle while a task that may run there waits, before the watch counts a violation.
+    /// In nanoseconds; 100 ms at first. Nothing where the watch is compiled out.
+    pub fn set_idle_bound(&self, bound: Nanos) {
+        if let Some(watch) = self.watch.get() {
+            watch.set_bound(bound);
+        }
+    }
+
+    /// Hook: a CPU comes online, idle.
+    pub(super) fn observe_idle(&self, queue: &CpuQueue<C>, now: Nanos) {
+        if let Some(watch) = queue.watch.get().filter(|_| self.gates.watch.on()) {
+            watch.goes_idle(now);
+        }
+    }
+
+    /// Hook: the tick of a busy CPU. No lock is held.
+    #[inline(always)]
+    pub(super) fn observe_tick(&self, here: &Here<'_, C>, now: Nanos) {
+        if self.gates.watch.on() && here.queue.load() > 1 {
+            self.look_for_idle_cpus(here, now);
+        }
+    }
+
+    /// Of who waits here, is there somebody whom a CPU could run that has been idle for long?
+    #[cold]
+    fn look_for_idle_cpus(&self, here: &Here<'_, C>, now: Nanos) {
+        let Some(watch) = self.watch.get() else { return };
+        let bound = watch.bound();
+        for idle in self.online() {
+            let Some(cpu) = self.queues[idle.index()].watch.get() else { return };
+            let Some(began) = cpu.idle_since() else { continue };
+            let idle_for = self.platform.now(idle).saturating_sub(began);
+            if idle_for <= bound {
+                continue;
+            }
+            let inner = here.queue.lock();
+            let waited = inner
+                .fair
+                .in_line()
+                .take(LOOKED_AT)
+                // SAFETY: only entities of tasks of this configuration are queued.
+                .map(|entity| unsafe { TaskRef::<C>::of(entity) })
+                .filter(|task| task.mask.contains(idle))
+                .filter_map(|task| task.watch.get()?.waited(now))
+                .max();
+            drop(inner);
+            if let Some(waited) = waited.filter(|waited| *waited > bound) {
+                watch.found(IdleWhileWaiting { idle, waits_on: here.cpu, nanos: waited.min(idle_for) }, cpu, began);
+            }
+        }
+    }
+
     /// Hook: a wake-up done by this CPU. `at` is where the task went, unless the CPU that is leaving it will decide that.
     #[inline(always)]
     pub(super) fn count_wake(&self, irq: &IrqOff, at: Option<CpuId>) {
@@ -160,6 +219,11 @@ impl<C: Config> Scheduler<'_, C> {
         {
             psi.queued(mine, || self.platform.now(cpu));
         }
+        if let Some(mine) = task.watch.get()
+            && self.gates.watch.on()
+        {
+            mine.waits(now);
+        }
     }
 
     /// Hook: a task that waits leaves a queue for another.
@@ -174,6 +238,11 @@ impl<C: Config> Scheduler<'_, C> {
             && self.gates.psi.on()
         {
             psi.unqueued(mine, || self.platform.now(cpu));
+        }
+        if let Some(mine) = task.watch.get()
+            && self.gates.watch.on()
+        {
+            mine.stops_waiting();
         }
     }
 
@@ -193,6 +262,23 @@ impl<C: Config> Scheduler<'_, C> {
         {
             let (from, to) = (from.and_then(|task| task.psi.get()), to.and_then(|task| task.psi.get()));
             psi.switched(from, to, is, || self.platform.now(here.cpu));
+        }
+        if let Some(watch) = here.queue.watch.get()
+            && self.gates.watch.on()
+        {
+            if let Some(prev) = from.and_then(|task| task.watch.get()) {
+                match is {
+                    Prev::Queued => prev.waits(now),
+                    Prev::Gone => prev.stops_waiting(),
+                }
+            }
+            match to.and_then(|task| task.watch.get()) {
+                Some(next) => {
+                    next.stops_waiting();
+                    watch.goes_busy();
+                }
+                None => watch.goes_idle(now),
+            }
         }
     }
 }

@@ -36,18 +36,24 @@ pub struct Gates<C: Config> {
     pub schedstats: C::Schedstats,
     /// Pressure stall information.
     pub psi: C::Psi,
+    /// The work-conservation watch.
+    pub watch: C::Watch,
 }
 
 // By hand: derived implementations would ask the same of the configuration itself.
-impl<C: Config<Schedstats: Default, Psi: Default>> Default for Gates<C> {
+impl<C: Config<Schedstats: Default, Psi: Default, Watch: Default>> Default for Gates<C> {
     fn default() -> Self {
-        Self { schedstats: Default::default(), psi: Default::default() }
+        Self { schedstats: Default::default(), psi: Default::default(), watch: Default::default() }
     }
 }
 
-impl<C: Config<Schedstats: fmt::Debug, Psi: fmt::Debug>> fmt::Debug for Gates<C> {
+impl<C: Config<Schedstats: fmt::Debug, Psi: fmt::Debug, Watch: fmt::Debug>> fmt::Debug for Gates<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gates").field("schedstats", &self.schedstats).field("psi", &self.psi).finish()
+        f.debug_struct("Gates")
+            .field("schedstats", &self.schedstats)
+            .field("psi", &self.psi)
+            .field("watch", &self.watch)
+            .finish()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod psi;
 pub(crate) mod schedstat;
+pub(crate) mod watch;
 
 /// What becomes of the task that is switched away from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -85,6 +85,7 @@ impl Config for Kernel {
     type Task = Arc<Thread>;
     type Schedstats = Never;
     type Psi = Never;
+    type Watch = Never;
     type Features = sched_core::Fixed;
     const HZ: u32 = 1000;
 }

@@ -29,6 +29,7 @@ impl<F: Family> Config for Kernel<F> {
     type Task = Handle<F>;
     type Schedstats = Switch;
     type Psi = Switch;
+    type Watch = Switch;
     type Features = sched_core::Fixed;
     const HZ: u32 = 250;
 }

@@ -32,7 +32,8 @@ struct Said(AtomicU64);
 pub fn ping_pong<F: Family>(rounds: u64) {
     let tunables = Tunables::for_cpus(2);
     let queues: Vec<CpuQueue<Kernel<F>>> = (0..2).map(|_| CpuQueue::new(&tunables)).collect();
-    let gates = Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On) };
+    let gates =
+        Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On), watch: Switch::new(State::On) };
     let sched = Scheduler::new(&queues, Cpus::new(2), gates).expect("two CPUs");
     let tasks = [Task::<F>::new(Kind::Fair), Task::new(Kind::Fair)];
     let said = [Said(AtomicU64::new(0)), Said(AtomicU64::new(0))];

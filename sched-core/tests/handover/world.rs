@@ -74,7 +74,8 @@ struct World<'a, F: Family> {
 pub fn play<F: Family>(plan: Plan) {
     let tunables = Tunables::for_cpus(plan.cpus);
     let queues: Vec<CpuQueue<Kernel<F>>> = (0..plan.cpus).map(|_| CpuQueue::new(&tunables)).collect();
-    let gates = Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On) };
+    let gates =
+        Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On), watch: Switch::new(State::On) };
     let world = World {
         plan,
         sched: Scheduler::new(&queues, Cpus::new(plan.cpus), gates).expect("few CPUs"),

@@ -105,6 +105,7 @@ impl Config for Kernel {
     type Task = Arc<Task>;
     type Schedstats = Switch;
     type Psi = Switch;
+    type Watch = Switch;
     type Features = sched_core::Fixed;
     const HZ: u32 = 250;
 }
@@ -138,7 +139,8 @@ pub struct Machine {
 impl Machine {
     pub fn new(cpus: u32) -> Self {
         let queues: Vec<_> = (0..cpus).map(|_| CpuQueue::new(&Tunables::for_cpus(cpus))).collect();
-        let gates = Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On) };
+        let gates =
+            Gates { schedstats: Switch::new(State::On), psi: Switch::new(State::On), watch: Switch::new(State::On) };
         let sched = Scheduler::new(queues.leak(), Board { now: Plain::new(1_000_000), ..Board::default() }, gates);
         let machine = Self { sched: Box::leak(Box::new(sched.expect("few CPUs"))), cpus };
         for cpu in machine.cpus() {

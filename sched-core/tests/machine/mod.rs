@@ -73,6 +73,7 @@ impl<S: Made, P: Made> Config for Built<S, P> {
     type Task = Handle<Self>;
     type Schedstats = S;
     type Psi = P;
+    type Watch = Switch;
     type Features = sched_core::Switchable;
     const HZ: u32 = 250;
 }
@@ -198,7 +199,7 @@ impl<S: Made, P: Made> Machine<S, P> {
     fn made_of(clocks: Vec<Nanos>, stats: State, tunables: &Tunables) -> Self {
         let cpus = clocks.len() as u32;
         let queues: Vec<_> = (0..cpus).map(|_| CpuQueue::new(tunables)).collect();
-        let gates = Gates { schedstats: S::made(stats), psi: P::made(stats) };
+        let gates = Gates { schedstats: S::made(stats), psi: P::made(stats), watch: Switch::new(stats) };
         let sched = Scheduler::new(queues.leak(), Board::new(clocks), gates).expect("few CPUs");
         let sched: &'static Scheduler<'static, Built<S, P>> = Box::leak(Box::new(sched));
         sched.platform().belongs_to(sched);
