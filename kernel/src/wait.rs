@@ -110,8 +110,14 @@ impl WaitList {
     }
 
     /// Wakes who came first; false if nobody waits. The caller holds the lock that goes with the list (I1).
-    #[inline]
+    #[inline(always)]
     pub fn wake_first(&mut self, irq: &IrqOff) -> bool {
+        // Mostly nobody waits, and then this is all.
+        !self.list.is_empty() && self.take_and_wake(irq)
+    }
+
+    #[inline(never)]
+    fn take_and_wake(&mut self, irq: &IrqOff) -> bool {
         let Some(first) = self.list.pop_front() else { return false };
         sched::wake(irq, &first);
         true

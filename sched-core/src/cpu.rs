@@ -26,11 +26,12 @@ use crate::{
     gate::Gate,
     params::Tunables,
     pelt::{PeltTime, Removed},
-    platform::Nanos,
+    platform::{CpuId, Nanos},
     queue::FairQueue,
     stats::{psi::PsiCpu, schedstat::CpuCounters, watch::WatchCpu},
     sync::{Family, Lock, LockGuard, OwnerCell, Word},
     task::TaskRef,
+    topology::{Domains, Place},
     vtime::VTime,
 };
 
@@ -39,6 +40,7 @@ use crate::{
 pub struct CpuQueue<C: Config> {
     published: Published<C::Sync>,
     departed: Departed<C::Sync>,
+    pub(crate) domains: Domains<C::Mask>, // (c)
     guarded: GuardedLine<C>,
     owner: OwnerLine<C>,
     pub(crate) counters: <C::Schedstats as Gate>::Store<CpuCounters<C::Sync>>,
@@ -52,7 +54,7 @@ struct Published<F: Family> {
     load: F::Word,         // (a), written under (q)
     min_vruntime: F::Word, // (a), written under (q)
     load_time: F::Word,    // (a), written under (q)
-    online: F::Word,       // (a)
+    load_avg: F::Word,     // (a), written under (q)
     owned: F::Word,        // (a)
 }
 
@@ -123,6 +125,8 @@ pub(crate) struct Inner<C: Config> {
     /// The stop task wants to run, or does.
     pub(crate) stop_ready: bool,
     pub(crate) clock: Nanos,
+    /// Ticks since the CPU has had more than one runnable task, or since it last gave one away to even things out.
+    pub(crate) crowded_ticks: u32,
     pub(crate) switches: u64,
     /// Switches that were not finished before the next decision.
     pub(crate) unfinished: u64,
@@ -156,14 +160,23 @@ static_assertions::assert_eq_align!(Published<crate::sync::Spin>, OwnerAlign);
 struct OwnerAlign;
 
 impl<C: Config> CpuQueue<C> {
-    /// An empty queue of a CPU that is not online.
+    /// An empty queue of a CPU that is not online, in a machine where all CPUs are equally near.
     pub fn new(tunables: &Tunables) -> Self {
+        Self::with(tunables, Domains::UNKNOWN)
+    }
+
+    /// An empty queue of CPU `cpu` of `cpus` CPUs, which is not online. `place` says of each of them what it shares with others.
+    pub fn placed(tunables: &Tunables, cpu: CpuId, cpus: u32, place: impl Fn(CpuId) -> Place) -> Self {
+        Self::with(tunables, Domains::new(cpu, cpus, place))
+    }
+
+    fn with(tunables: &Tunables, domains: Domains<C::Mask>) -> Self {
         Self {
             published: Published {
                 load: Word::new(0),
                 min_vruntime: Word::new(VTime::START.raw()),
                 load_time: Word::new(0),
-                online: Word::new(0),
+                load_avg: Word::new(0),
                 owned: Word::new(0),
             },
             departed: Departed {
@@ -172,6 +185,7 @@ impl<C: Config> CpuQueue<C> {
                 runnable_avg: Word::new(0),
                 util_avg: Word::new(0),
             },
+            domains,
             guarded: GuardedLine {
                 request: Word::new(0),
                 inner: Lock::new(Inner {
@@ -181,6 +195,7 @@ impl<C: Config> CpuQueue<C> {
                     stop: None,
                     stop_ready: false,
                     clock: 0,
+                    crowded_ticks: 0,
                     switches: 0,
                     unfinished: 0,
                 }),
@@ -206,18 +221,20 @@ impl<C: Config> CpuQueue<C> {
         self.published.load.load(Relaxed)
     }
 
-    #[inline(always)]
-    pub(crate) fn online(&self) -> bool {
-        self.published.online.load(Acquire) != 0
-    }
-
     /// Takes the queue for one scheduler. False if it had one already, also one that is gone: its tasks may still be here.
     pub(crate) fn take(&self) -> bool {
         self.published.owned.swap(1, AcqRel) == 0
     }
 
-    pub(crate) fn set_online(&self) {
-        self.published.online.store(1, Release);
+    /// The average load of this CPU's tasks as of its last tick, waiting and sleeping ones included; see [`publish_load_avg`](Self::publish_load_avg).
+    #[inline(always)]
+    pub(crate) fn load_avg(&self) -> u64 {
+        self.published.load_avg.load(Relaxed)
+    }
+
+    /// Says what others go by when they balance. The caller holds the lock.
+    pub(crate) fn publish_load_avg(&self, inner: &mut Inner<C>, now: Nanos) {
+        self.published.load_avg.store(inner.fair.load(now).load_avg(), Relaxed);
     }
 
     /// The time of the queue's signals, as of the last section under its lock.

@@ -27,7 +27,7 @@
 //!
 //! A module imports only from its own floor or from floors further down:
 //! `internals`, `text`; `scheduler`; `cpu`; `queue`; `load`, `policy`; `members`; `config`, `task`; `stats`; `timeline`; `entity`; `params`; `pelt`;
-//! `weight`; `vtime`; `mask`; `features`, `gate`, `sync`; `platform`, `token`.
+//! `weight`; `vtime`; `topology`; `mask`; `features`, `gate`, `sync`; `platform`, `token`.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -57,6 +57,7 @@ mod task;
 pub mod text;
 mod timeline;
 mod token;
+mod topology;
 mod vtime;
 mod weight;
 
@@ -85,5 +86,6 @@ pub use stats::{
 pub use sync::{Cell, Family, RawLock, Spin, Word};
 pub use task::{SchedTask, SleepKind, TaskPtr, TaskState};
 pub use token::IrqOff;
+pub use topology::{Level, Place};
 pub use vtime::{VSpan, VTime};
 pub use weight::{Nice, NiceOutOfRange, Weight};

@@ -101,20 +101,88 @@ pub trait CpuMask: Copy + fmt::Debug + Send + Sync + 'static {
     /// Where a task keeps its mask.
     type Shared<F: Family>: SharedMask<Self>;
 
+    /// No CPU.
+    const EMPTY: Self;
+
     /// Whether `cpu` is in the set.
     fn contains(&self, cpu: CpuId) -> bool;
+
+    /// This set and `cpu`. A CPU beyond the width changes nothing.
+    fn with(self, cpu: CpuId) -> Self;
+
+    /// The CPUs from `64 * at` on, as bits; 0 beyond the width.
+    fn word(&self, at: usize) -> u64;
 }
 
 /// A mask that is read without a lock.
 pub trait SharedMask<M>: Send + Sync {
     /// Storage that holds `mask`.
     fn new(mask: M) -> Self;
+    /// Puts `cpu` into the set, or takes it out. A CPU beyond the width changes nothing.
+    fn set(&self, cpu: CpuId, member: bool);
+    /// The CPUs from `64 * at` on, as bits; 0 beyond the width.
+    fn word(&self, at: usize) -> u64;
     /// Writes the mask, word by word, each in the one order of all sequentially consistent operations.
     fn store(&self, mask: M);
     /// Reads the mask, word by word.
     fn load(&self) -> M;
     /// Whether `cpu` is in the set.
     fn contains(&self, cpu: CpuId) -> bool;
+}
+
+/// The word number `at` of the set of `cpu` alone.
+#[inline(always)]
+pub(crate) const fn word_of(cpu: CpuId, at: usize) -> u64 {
+    if at == cpu.index() / 64 { 1 << (cpu.index() % 64) } else { 0 }
+}
+
+/// The CPUs of a set of `words` words, given word by word, in the order `from`, `from + 1`, ..., and from 0 on up to the one before `from`.
+#[inline(always)]
+pub(crate) fn ring<W: Fn(usize) -> u64>(words: usize, from: CpuId, word: W) -> Ring<W> {
+    let at = from.index() / 64;
+    debug_assert!(at < words);
+    if words == 1 {
+        return Ring { rest: word(0).rotate_right(from.0), base: from.0, wrap: 63, at, left: 0, words, below: 0, word };
+    }
+    let below = (1u64 << (from.index() % 64)) - 1;
+    Ring { rest: word(at) & !below, base: at as u32 * 64, wrap: u32::MAX, at, left: words, words, below, word }
+}
+
+/// What [`ring`] returns. A single word is rotated. Of several, the one it begins in comes twice: its upper part first, its lower part last.
+pub(crate) struct Ring<W> {
+    word: W,
+    words: usize,
+    /// Members of the present word still to come.
+    rest: u64,
+    /// The CPU of bit 0.
+    base: u32,
+    /// The bits that a CPU number has.
+    wrap: u32,
+    at: usize,
+    /// Words still to come.
+    left: usize,
+    /// The part of the first word that comes last.
+    below: u64,
+}
+
+impl<W: Fn(usize) -> u64> Iterator for Ring<W> {
+    type Item = CpuId;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<CpuId> {
+        while self.rest == 0 {
+            if self.left == 0 {
+                return None;
+            }
+            self.left -= 1;
+            self.at = if self.at + 1 == self.words { 0 } else { self.at + 1 };
+            self.base = self.at as u32 * 64;
+            self.rest = (self.word)(self.at) & if self.left == 0 { self.below } else { u64::MAX };
+        }
+        let bit = self.rest.trailing_zeros();
+        self.rest &= self.rest - 1;
+        Some(CpuId((self.base + bit) & self.wrap))
+    }
 }
 
 /// The words of a [`Mask`], each atomic.
@@ -125,17 +193,44 @@ pub struct MaskWords<F: Family, const N: usize> {
 impl<const N: usize> CpuMask for Mask<N> {
     const CPUS: usize = 64 * N;
     const ALL: Self = Self::ALL;
+    const EMPTY: Self = Self::EMPTY;
     type Shared<F: Family> = MaskWords<F, N>;
 
     #[inline]
     fn contains(&self, cpu: CpuId) -> bool {
         Mask::contains(self, cpu)
     }
+
+    fn with(self, cpu: CpuId) -> Self {
+        Mask::with(self, cpu)
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.words.get(at).copied().unwrap_or(0)
+    }
 }
 
 impl<F: Family, const N: usize> SharedMask<Mask<N>> for MaskWords<F, N> {
     fn new(mask: Mask<N>) -> Self {
         Self { words: core::array::from_fn(|at| Word::new(mask.words[at])) }
+    }
+
+    fn set(&self, cpu: CpuId, member: bool) {
+        let Some(word) = self.words.get(cpu.index() / 64) else { return };
+        let (bit, mut seen) = (1 << (cpu.index() % 64), word.load(Ordering::SeqCst));
+        loop {
+            let new = if member { seen | bit } else { seen & !bit };
+            match word.compare_exchange(seen, new, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     fn store(&self, mask: Mask<N>) {
@@ -169,6 +264,33 @@ mod tests {
         assert_eq!(mask.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), [0, 63, 64, 255]);
         assert_eq!(mask.count(), 4);
         assert!(mask.contains(CpuId(64)) && !mask.contains(CpuId(65)));
+    }
+
+    #[test]
+    fn a_ring_begins_anywhere_and_visits_every_member_once() {
+        let cpus = [0, 1, 5, 63, 64, 70, 127, 128, 255];
+        let mask: Mask256 = cpus.into_iter().map(CpuId).collect();
+        for from in [0, 1, 2, 62, 63, 64, 65, 200, 255] {
+            let visited: Vec<_> = ring(4, CpuId(from), |at| CpuMask::word(&mask, at)).map(|cpu| cpu.0).collect();
+            let split = cpus.partition_point(|cpu| *cpu < from);
+            assert_eq!(visited, [&cpus[split..], &cpus[..split]].concat(), "from {from}");
+        }
+        for from in [0, 1, 5, 6, 63] {
+            let visited: Vec<_> = ring(1, CpuId(from), |_| 0x8000_0000_0000_0023).map(|cpu| cpu.0).collect();
+            let cpus = [0, 1, 5, 63];
+            let split = cpus.partition_point(|cpu| *cpu < from);
+            assert_eq!(visited, [&cpus[split..], &cpus[..split]].concat(), "from {from}");
+        }
+    }
+
+    #[test]
+    fn single_members_come_and_go() {
+        let shared = <Mask256 as CpuMask>::Shared::<Spin>::new(Mask256::EMPTY);
+        for cpu in [0, 65, 255, 256] {
+            shared.set(CpuId(cpu), true);
+        }
+        shared.set(CpuId(65), false);
+        assert_eq!(shared.load(), [CpuId(0), CpuId(255)].into_iter().collect());
     }
 
     #[test]

@@ -274,7 +274,7 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
     /// Who should run: the running entity or a waiting one. None if nobody is runnable.
     ///
     /// Delayed entities that come to their turn leave; `left` is told of each.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pick(&mut self, now: Nanos, left: impl FnMut(EntityRef<F>)) -> Option<EntityRef<F>> {
         self.load.age(&self.members, now);
         let picked = self.pick_with(Protection::Honoured, left);

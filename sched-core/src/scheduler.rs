@@ -10,8 +10,9 @@
 //! *Waking* moves a blocked task to Waking by compare-and-swap; whoever wins owns its placement.
 //! If the task is still leaving its last CPU, the owner hands the placement to that CPU by a second compare-and-swap on `on_cpu`
 //! and goes on: nobody ever waits for another CPU's switch.
-//! Otherwise it picks a CPU (the last one if idle, else any idle one, else the last one), queues the task there under that queue's lock,
+//! Otherwise it picks a CPU (see `select`), queues the task there under that queue's lock,
 //! sets the request if the task should run now, and kicks the CPU after it let go of the lock.
+//! A task that waits moves to a CPU that is better off (see `balance`).
 //!
 //! A task that owes service when it falls asleep is *delayed*: asleep for everybody but its queue, where it waits until it has paid.
 //! Who wakes it finds it there, and it goes on waiting, awake; or it is its turn first, and it leaves.
@@ -34,11 +35,13 @@
 //! 5. At most one queue lock is held at a time; locks are ordered: mask writer, queue, averages.
 //!
 //! # Cost
-//! `schedule`: one lock, O(log n) on average (see `queue`). `wake`: one lock, one or two compare-and-swaps, a scan for an idle CPU over the affinity mask.
+//! `schedule`: one lock, O(log n) on average (see `queue`). `wake`: one lock, one or two compare-and-swaps, a bounded scan for an idle CPU.
 //! `finish_switch`: one swap, no lock.
 
+mod balance;
 mod observe;
 mod place;
+mod select;
 mod types;
 
 pub use types::{Decision, Error, Faults, Gates, Reason, Rejected, Sleep, Spawn, Target, Woken};
@@ -53,7 +56,7 @@ use place::{Coming, Queued};
 
 use crate::{
     config::Config,
-    cpu::{CpuQueue, Handover, Inner, Then},
+    cpu::{CpuQueue, Handover, Inner, Section, Then},
     entity::EntityRef,
     features::{Feature, FeatureError, FeatureSet},
     gate::{Gate, Store},
@@ -78,6 +81,12 @@ pub struct Scheduler<'q, C: Config> {
     gates: Gates<C>,
     psi: <C::Psi as Gate>::Store<PsiSlot<C>>,
     watch: <C::Watch as Gate>::Store<Watch<C::Sync>>,
+    /// How many words of a mask name CPUs that there are.
+    mask_words: usize,
+    /// The CPUs that are online.
+    online: <C::Mask as CpuMask>::Shared<C::Sync>,
+    /// Not 0: some CPU may have a task that waits. Set where one may come to be, cleared by who looked everywhere.
+    crowded: <C::Sync as Family>::Word,
     /// A bit for each feature that is not as in the table. The queues follow it; nobody decides by it.
     changed_features: <C::Sync as Family>::Word,
 }
@@ -141,6 +150,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
             gates,
             psi: Default::default(),
             watch: Default::default(),
+            mask_words: queues.len().div_ceil(64),
+            online: SharedMask::new(C::Mask::EMPTY),
+            crowded: Word::new(0),
             changed_features: Word::new(0),
         })
     }
@@ -156,7 +168,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let Some(queue) = self.queues.get(cpu.index()) else {
             return Err(Rejected { task: idle, error: Error::NoSuchCpu(cpu) });
         };
-        if queue.online() {
+        if self.is_online(cpu) {
             return Err(Rejected { task: idle, error: Error::AlreadyOnline(cpu) });
         }
         let idle = self.adopt(idle, Class::Idle)?;
@@ -171,7 +183,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         self.observe_idle(queue, now);
         drop(inner);
         Here { cpu, queue }.set_current(idle);
-        queue.set_online();
+        self.online.set(cpu, true);
         Ok(())
     }
 
@@ -188,7 +200,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         task.words.cpu.store(u64::from(here.cpu.0), Relaxed);
         task.words.params.store(spawn.params.pack(), Relaxed);
         task.mask.store(spawn.affinity);
-        self.place(irq, task, Coming::Fresh);
+        self.place(&here, task, Coming::Fresh);
         Ok(())
     }
 
@@ -268,7 +280,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
     #[inline(always)]
     fn decide(&self, here: &Here<'_, C>, prev: TaskRef<C>, yields: bool, departure: Option<Then>) -> Decision<C> {
         let mut inner = here.queue.lock();
-        let now = inner.advance(self.platform.now(here.cpu));
+        let mut now = inner.advance(self.platform.now(here.cpu));
         here.queue.clear_request(&inner);
         if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
             counters.scheduled();
@@ -306,7 +318,10 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 prev.words.queued_on.store(0, Relaxed);
             }
         }
-        let next = Self::pick(&mut inner, now);
+        let mut next = Self::pick(&mut inner, now);
+        if next.is(Class::Idle) && self.may_be_crowded() {
+            (inner, now, next) = self.pull_and_pick(here, inner);
+        }
         if next == prev {
             return Decision::Stay;
         }
@@ -336,6 +351,19 @@ impl<'q, C: Config> Scheduler<'q, C> {
         Decision::Switch { prev: C::Task::target(prev.as_ptr()), next: C::Task::target(next.as_ptr()) }
     }
 
+    /// Looks for a task elsewhere, without the lock, and decides again.
+    #[cold]
+    #[inline(never)]
+    fn pull_and_pick<'a>(&self, here: &Here<'a, C>, inner: Section<'a, C>) -> (Section<'a, C>, Nanos, TaskRef<C>) {
+        drop(inner);
+        self.pull(here);
+        let mut inner = here.queue.lock();
+        let now = inner.advance(self.platform.now(here.cpu));
+        here.queue.clear_request(&inner);
+        let next = Self::pick(&mut inner, now);
+        (inner, now, next)
+    }
+
     /// Stop task, fair class, idle task.
     #[inline(always)]
     fn pick(inner: &mut Inner<C>, now: Nanos) -> TaskRef<C> {
@@ -363,7 +391,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
     ///
     /// Returns a task that has exited: from here on no CPU uses it, and its stack may be freed.
     pub fn finish_switch(&self, irq: &IrqOff) -> Option<C::Task> {
-        let handover = self.here(irq).take_handover()?;
+        let here = self.here(irq);
+        let handover = here.take_handover()?;
         let prev = handover.prev;
         // From here on others may run, move or place `prev`.
         let left = prev.words.on_cpu.swap(on_cpu::OFF, AcqRel);
@@ -371,8 +400,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
             // SAFETY: the pointer came from `into_raw` at spawn; a dead task is on no queue and nobody wakes it,
             // so this is the last use, once.
             (Then::Return, _) => return Some(unsafe { C::Task::from_raw(prev.as_ptr()) }),
-            (Then::Move, _) | (_, on_cpu::THEN_MOVE) => _ = self.place(irq, prev, Coming::Moved),
-            (_, on_cpu::THEN_WAKE) => _ = self.place(irq, prev, Coming::Woken),
+            (Then::Move, _) | (_, on_cpu::THEN_MOVE) => _ = self.place(&here, prev, Coming::Moved),
+            (_, on_cpu::THEN_WAKE) => _ = self.place(&here, prev, Coming::Woken),
             _ => {}
         }
         None
@@ -409,7 +438,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         }
         // The placement is ours (task I2).
         let handed_over = self.hand_over(task, on_cpu::THEN_WAKE);
-        let at = (!handed_over).then(|| self.place(irq, task, Coming::Woken));
+        let at = (!handed_over).then(|| self.place(&self.here(irq), task, Coming::Woken));
         self.count_wake(irq, at);
         Woken::Yes
     }
@@ -424,8 +453,14 @@ impl<'q, C: Config> Scheduler<'q, C> {
         if inner.fair.tick(now) {
             here.queue.request(&inner);
         }
+        here.queue.publish_load_avg(&mut inner, now);
+        let crowded = self.ticks_crowded(&mut inner);
         drop(inner);
+        // Before anything is mended: what is seen here is how it was up to this tick.
         self.observe_tick(&here, now);
+        if let Some(ticks) = crowded {
+            self.spread(&here, ticks);
+        }
         if let Some(psi) = self.psi.get().filter(|_| self.gates.psi.on())
             && psi.0.due(now)
         {
@@ -505,7 +540,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         drop(inner);
         // Off every queue and runnable: the placement is ours.
         if !self.hand_over(task, on_cpu::THEN_MOVE) {
-            self.place(irq, task, Coming::Moved);
+            self.place(&self.here(irq), task, Coming::Moved);
         }
         Ok(())
     }
@@ -570,7 +605,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
 
     /// The CPUs that are online.
     pub fn online(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.cpus().filter(|cpu| self.queues[cpu.index()].online())
+        self.cpus().filter(|cpu| self.is_online(*cpu))
     }
 
     /// The machine, as it was given.
@@ -597,8 +632,12 @@ impl<'q, C: Config> Scheduler<'q, C> {
         (0..self.queues.len() as u32).map(CpuId)
     }
 
+    fn is_online(&self, cpu: CpuId) -> bool {
+        self.online.contains(cpu)
+    }
+
     fn any_online(&self, mask: &C::Mask) -> bool {
-        self.online().any(|cpu| mask.contains(cpu))
+        (0..self.mask_words).any(|at| self.online.word(at) & mask.word(at) != 0)
     }
 
     /// Takes a task over from the embedder.

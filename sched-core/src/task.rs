@@ -131,13 +131,15 @@ pub(crate) struct Words<F: Family> {
     class: F::Word,
     /// Which scheduler took the task; 0 before its spawn.
     pub(crate) owner: F::Word,
+    /// When the task came to the queue it is on from another one. Written by the owner of its placement.
+    pub(crate) here_since: F::Word,
 }
 
 const _: () = {
     use core::mem::{offset_of, size_of};
     type W = Words<crate::sync::Spin>;
     static_assertions::const_assert!(size_of::<W>() == 64);
-    static_assertions::const_assert!(offset_of!(W, owner) + 8 <= 64);
+    static_assertions::const_assert!(offset_of!(W, here_since) + 8 <= 64);
 };
 
 impl<C: Config> Default for SchedTask<C> {
@@ -159,6 +161,7 @@ impl<C: Config> SchedTask<C> {
                 params: Word::new(TaskParams::default().pack()),
                 class: Word::new(Class::Fair as u64),
                 owner: Word::new(0),
+                here_since: Word::new(0),
             },
             mask: SharedMask::new(C::Mask::ALL),
             mask_writer: Lock::new(()),

@@ -4,6 +4,8 @@ mod machine;
 
 #[path = "front_door/affinity.rs"]
 mod affinity;
+#[path = "front_door/balance.rs"]
+mod balance;
 #[path = "front_door/cfs.rs"]
 mod cfs;
 #[path = "front_door/delayed.rs"]

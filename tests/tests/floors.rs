@@ -19,6 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["pelt"],
     &["weight"],
     &["vtime"],
+    &["topology"],
     &["mask"],
     &["features", "gate", "sync"],
     &["platform", "token"],

@@ -1,10 +1,10 @@
 //! # What it is
-//! Where a task goes: choosing a CPU, and queueing there.
+//! How a task gets to where it goes: one owner, one queue, nobody waits.
 //!
 //! # How it works
 //! A placement has one owner: the CPU that spawns the task, whose wake-up won, or that took the task off a queue it may no longer use.
 //! If a CPU is still leaving the task, the owner hands the placement to that CPU.
-//! Otherwise it picks a CPU, names it in the task, and only then reads what was asked for the task:
+//! Otherwise it [selects](super::select) a CPU, names it in the task, and only then reads what was asked for the task:
 //! a change of parameters stores first and looks for the queue then, so one of the two sees the other.
 //!
 //! # Invariants
@@ -12,11 +12,11 @@
 //! 2. A task is queued only on a CPU of its mask, unless no CPU of the mask is online.
 //!
 //! # Cost
-//! One queue lock. The scan for an idle CPU reads one line of every CPU in the mask, at worst.
+//! One queue lock, and that of the queue where a sleeper waits to pay if it wakes elsewhere.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
-use super::Scheduler;
+use super::{Here, Scheduler};
 use crate::{
     config::Config,
     cpu::Section,
@@ -25,7 +25,6 @@ use crate::{
     policy::Arrival,
     sync::{Family, Word},
     task::{Class, TaskRef, on_cpu, state},
-    token::IrqOff,
 };
 
 /// How a task comes to be placed.
@@ -33,7 +32,10 @@ use crate::{
 pub(super) enum Coming {
     Fresh,
     Woken,
+    /// From a CPU it may no longer use.
     Moved,
+    /// To a CPU that was chosen before it left its queue.
+    Given(CpuId),
 }
 
 /// The queue a task is on, locked.
@@ -68,11 +70,10 @@ impl<'q, C: Config> Scheduler<'q, C> {
 
     /// Puts a task that is runnable, on no queue and off every CPU on a queue, and says on whose.
     /// The caller owns the placement.
-    pub(super) fn place(&self, irq: &IrqOff, task: TaskRef<C>, coming: Coming) -> CpuId {
-        let here = self.here(irq);
+    pub(super) fn place(&self, here: &Here<'_, C>, task: TaskRef<C>, mut coming: Coming) -> CpuId {
         let last = task.cpu();
         let (cpu, kick) = loop {
-            let cpu = self.select(task, coming, here.cpu);
+            let cpu = self.select(here, task, coming);
             if cpu != last && coming == Coming::Woken {
                 self.take_off(task);
             }
@@ -84,9 +85,15 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 C::Sync::fence(SeqCst);
             }
             if !task.mask.contains(cpu) && task.is(Class::Fair) && self.any_online(&task.mask.load()) {
+                if let Coming::Given(_) = coming {
+                    coming = Coming::Moved;
+                }
                 continue;
             }
             let now = inner.advance(self.platform.now(cpu));
+            if cpu != last || coming == Coming::Fresh {
+                task.words.here_since.store(now, Relaxed);
+            }
             if coming == Coming::Woken {
                 // Nobody else writes the state of a task that is Waking.
                 // One that was moved may be Prepared, and stays so: nobody woke it.
@@ -97,7 +104,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             self.observe_join(queue, task, cpu, now);
             let arrival = match coming {
                 Coming::Fresh => Arrival::Fresh,
-                Coming::Moved => Arrival::Moved,
+                Coming::Moved | Coming::Given(_) => Arrival::Moved,
                 Coming::Woken if waits_here => Arrival::Undelayed,
                 Coming::Woken => Arrival::Woken,
             };
@@ -113,6 +120,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 Arrival::Undelayed => inner.fair.undelay(task.entity_ref(), now),
                 _ => inner.fair.enqueue(task.entity_ref(), task.params(), arrival, now),
             }
+            if let Coming::Given(_) = coming {
+                queue.publish_load_avg(&mut inner, now);
+            }
             let preempts = match inner.current {
                 Some(current) if current.is(Class::Fair) => {
                     !fair || inner.fair.preempts(task.entity_ref(), arrival, Self::left_asleep)
@@ -120,6 +130,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 Some(current) => current.is(Class::Idle),
                 None => false,
             };
+            if inner.fair.nr_runnable() > 1 {
+                self.note_crowd();
+            }
             break (cpu, preempts && queue.request(&inner) && cpu != here.cpu);
         };
         if kick {
@@ -139,44 +152,5 @@ impl<'q, C: Config> Scheduler<'q, C> {
             inner.fair.give_up(task.entity_ref(), now);
             task.words.queued_on.store(0, Relaxed);
         }
-    }
-
-    /// A CPU for the task: the last one if it is idle, else an idle one, else the last one;
-    /// for a new task, and where the last one is not allowed, the one with the fewest runnable tasks.
-    fn select(&self, task: TaskRef<C>, coming: Coming, here: CpuId) -> CpuId {
-        let last = task.cpu();
-        if !task.is(Class::Fair) {
-            return last;
-        }
-        if coming == Coming::Woken
-            && let Some(load) = self.allowed_load(task, last)
-        {
-            let idle = |cpu: &CpuId| self.allowed_load(task, *cpu) == Some(0);
-            return if load == 0 { last } else { self.others(last).find(idle).unwrap_or(last) };
-        }
-        self.least_loaded(task, if coming == Coming::Fresh { here } else { last })
-    }
-
-    /// The allowed CPU with the fewest runnable tasks; of equals the first from `from` on.
-    #[cold]
-    fn least_loaded(&self, task: TaskRef<C>, from: CpuId) -> CpuId {
-        let loads = core::iter::once(from)
-            .chain(self.others(from))
-            .filter_map(|cpu| self.allowed_load(task, cpu).map(|load| (load, cpu)));
-        // A mask that is being changed word by word may look empty; `place` looks again.
-        loads.min_by_key(|(load, _)| *load).map_or_else(|| self.online().next().unwrap_or(from), |(_, cpu)| cpu)
-    }
-
-    /// All CPUs but `cpu`, from the one after it on.
-    #[inline(always)]
-    fn others(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<C> {
-        (cpu.0 + 1..self.queues.len() as u32).chain(0..cpu.0).map(CpuId)
-    }
-
-    /// How many runnable tasks `cpu` has, if it is online and the task may run there.
-    #[inline(always)]
-    fn allowed_load(&self, task: TaskRef<C>, cpu: CpuId) -> Option<u64> {
-        let queue = &self.queues[cpu.index()];
-        (task.mask.contains(cpu) && queue.online()).then(|| queue.load())
     }
 }

@@ -38,8 +38,8 @@ use std::{
 use board::Board;
 use sched_core::{
     Algorithm, Config, CpuId, CpuQueue, Decision, Error, Feature, FeatureError, Gate, Gates, IrqOff, Mask256, Nanos,
-    Never, Nice, Reason, SchedTask, Scheduler, Signals, Sleep, SleepKind, Spawn, State, Switch, TaskParams, TaskPtr,
-    TaskState, TaskStats, Tunables, Woken,
+    Never, Nice, Place, Reason, SchedTask, Scheduler, Signals, Sleep, SleepKind, Spawn, State, Switch, TaskParams,
+    TaskPtr, TaskState, TaskStats, Tunables, Woken,
 };
 use watched::Watched;
 
@@ -196,9 +196,24 @@ impl<S: Made, P: Made> Machine<S, P> {
         Self::made_of(clocks, stats, &Tunables::for_cpus(cpus))
     }
 
+    /// `cpus` CPUs, all online, that share with each other what `place` says.
+    pub fn placed(cpus: u32, place: impl Fn(CpuId) -> Place) -> Self {
+        let tunables = Tunables::for_cpus(cpus);
+        let queues = (0..cpus).map(|cpu| CpuQueue::placed(&tunables, CpuId(cpu), cpus, &place)).collect();
+        let machine = Self::made_with(vec![START; cpus as usize], State::On, queues);
+        for cpu in machine.cpus() {
+            cpu.bring_online();
+        }
+        machine
+    }
+
     fn made_of(clocks: Vec<Nanos>, stats: State, tunables: &Tunables) -> Self {
+        let queues = clocks.iter().map(|_| CpuQueue::new(tunables)).collect();
+        Self::made_with(clocks, stats, queues)
+    }
+
+    fn made_with(clocks: Vec<Nanos>, stats: State, queues: Vec<CpuQueue<Built<S, P>>>) -> Self {
         let cpus = clocks.len() as u32;
-        let queues: Vec<_> = (0..cpus).map(|_| CpuQueue::new(tunables)).collect();
         let gates = Gates { schedstats: S::made(stats), psi: P::made(stats), watch: Switch::new(stats) };
         let sched = Scheduler::new(queues.leak(), Board::new(clocks), gates).expect("few CPUs");
         let sched: &'static Scheduler<'static, Built<S, P>> = Box::leak(Box::new(sched));

@@ -111,8 +111,14 @@ impl<S: Made, P: Made> Sim<S, P> {
     /// A machine whose CPUs have clocks that differ by fixed offsets.
     pub fn new(cpus: u32, stats: State, seed: u64) -> Self {
         let clocks = (0..cpus).map(|cpu| START + u64::from(cpu) * 977).collect();
+        Self::on(Machine::with_clocks(clocks, stats), seed)
+    }
+
+    /// Drives `machine`.
+    pub fn on(machine: Machine<S, P>, seed: u64) -> Self {
+        let cpus = machine.cpus().count() as u32;
         let mut sim = Self {
-            machine: Machine::with_clocks(clocks, stats),
+            machine,
             members: Vec::new(),
             seats: (0..cpus).map(|_| Seat::default()).collect(),
             events: BinaryHeap::new(),
