@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tests::{Boot, boot, boot_by_hand, kernel};
+use tests::boots::{Boot, boot, boot_by_hand, kernel};
 
 /// Workloads that are over soon.
 const SHORT: &str = "run=pipe:loops=200,messaging:groups=1:loops=5";

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tests::{Boot, Fields, boot, boot_by_hand, kernel};
+use tests::boots::{Boot, Fields, boot, boot_by_hand, kernel};
 
 /// Workloads that are over soon.
 const SHORT: &str = "run=pipe:loops=2000,messaging:groups=2:loops=20";

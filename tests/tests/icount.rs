@@ -3,7 +3,7 @@
 //! Who: somebody who wants numbers that do not depend on how busy the host is.
 //! What must hold: shares of one CPU follow weights, and a run can be repeated exactly.
 
-use tests::{Boot, boot};
+use tests::boots::{Boot, boot};
 
 /// The weights of nice 0 and nice 5.
 const WEIGHT_0: f64 = 1024.0;

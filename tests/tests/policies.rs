@@ -8,7 +8,7 @@
 use std::fs;
 
 use object::{Object, ObjectSymbol};
-use tests::{Boot, boot, kernel};
+use tests::boots::{Boot, boot, kernel};
 
 /// Workloads that are over soon.
 const SHORT: &str = "run=pipe:loops=2000,messaging:groups=2:loops=20,spin:tasks=4:ms=200";

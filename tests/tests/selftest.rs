@@ -4,10 +4,10 @@
 //! What must hold: a panic is reported with CPU, task and names whatever the kernel was
 //! doing, a storm of threads comes out even, and a deadlock is found.
 
-use tests::boot;
+use tests::boots::boot;
 
 /// Boots the test called `name` on `cpus` CPUs.
-fn selftest(name: &str, cpus: &str) -> tests::Boot {
+fn selftest(name: &str, cpus: &str) -> tests::boots::Boot {
     boot(&["--smp", cpus, "--append", &format!("selftest={name}")])
 }
 
