@@ -68,6 +68,7 @@ pub fn all() -> Vec<Check> {
             vec![warned(&["clippy", "--package", "kernel", "--package", "boot"])],
         ),
         check("host", "unit, property, simulator and doc tests", vec![cargo(&["test"])]),
+        check("simulator", "scenarios and random mixes on simulated machines hold", simulated()),
         check("examples", "every example runs to its end", examples()),
         check("docs", "the documentation has no broken link", vec![documented()]),
     ];
@@ -150,21 +151,39 @@ fn documented() -> Command {
     command
 }
 
+/// Every scenario from some seeds, and 200 random mixes, under both algorithms.
+fn simulated() -> Vec<Command> {
+    let mut files = names(&paths::workspace().join("tests/scenarios"), "toml");
+    files.iter_mut().for_each(|name| *name = format!("tests/scenarios/{name}.toml"));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let mix = ["--random", "--cpus", "8", "--tasks", "100", "--ms", "1000"];
+    let mut commands = Vec::new();
+    for algorithm in ["eevdf", "cfs"] {
+        for (source, seeds) in [(&files[..], "10"), (&mix[..], "200")] {
+            let mut command = cargo(&["run", "--release", "--package", "tests", "--bin", "sim", "--", "run"]);
+            command.args(source).args(["--algorithm", algorithm, "--seeds", seeds]);
+            commands.push(command);
+        }
+    }
+    commands
+}
+
 fn examples() -> Vec<Command> {
-    example_names(&paths::workspace().join("sched-core/examples"))
+    names(&paths::workspace().join("sched-core/examples"), "rs")
         .iter()
         .map(|name| cargo(&["run", "--package", "sched-core", "--example", name]))
         .collect()
 }
 
-fn example_names(dir: &Path) -> Vec<String> {
+/// The names of the files in `dir` that end like this, without the end.
+fn names(dir: &Path, end: &str) -> Vec<String> {
     let Ok(entries) = dir.read_dir() else {
         return Vec::new();
     };
     let mut names: Vec<_> = entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == end))
         .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
         .collect();
     names.sort();
@@ -197,7 +216,7 @@ mod tests {
         for file in ["b.rs", "a.rs", "c.txt"] {
             std::fs::write(dir.path().join(file), "").unwrap();
         }
-        assert_eq!(example_names(dir.path()), ["a", "b"]);
-        assert!(example_names(&dir.path().join("none")).is_empty());
+        assert_eq!(names(dir.path(), "rs"), ["a", "b"]);
+        assert!(names(&dir.path().join("none"), "rs").is_empty());
     }
 }

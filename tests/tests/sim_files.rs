@@ -14,10 +14,9 @@ fn every_scenario_holds_under_both_algorithms() {
     for file in files {
         let scenario = Scenario::read(&file).unwrap_or_else(|error| panic!("{error}"));
         for algorithm in [Algorithm::Eevdf, Algorithm::Cfs] {
-            for seed in 0..3 {
-                let outcome = run(&Scenario { algorithm, ..scenario.clone() }, seed, false);
-                assert_eq!(outcome.objection, None, "{}, {algorithm:?}, seed {seed}", file.display());
-            }
+            // More seeds in a release build: see the check `simulator` of `cargo qemu test`.
+            let outcome = run(&Scenario { algorithm, ..scenario.clone() }, 0, false);
+            assert_eq!(outcome.objection, None, "{}, {algorithm:?}", file.display());
         }
         let text = fs::read_to_string(&file).expect("a text");
         let head: Vec<&str> = text.lines().take(3).collect();

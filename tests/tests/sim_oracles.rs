@@ -55,6 +55,17 @@ fn a_clock_that_lies_is_caught() {
 }
 
 #[test]
+fn a_task_that_waits_too_long_is_caught() {
+    // Without ticks a spinner is never preempted.
+    let pair = |ticks: bool| {
+        format!("cpus = 1\nms = 200\nticks = {ticks}\nwait_bound = \"20ms\"\n[[work]]\nkind = \"spin\"\ncount = 2\n")
+    };
+    assert_eq!(objection(&pair(true), None), None);
+    let found = objection(&pair(false), None);
+    assert_eq!(found.as_ref().map(|(name, _)| &**name), Some("waits"), "{found:?}");
+}
+
+#[test]
 fn an_unfair_share_is_caught() {
     let spinners = "cpus = 2\nms = 2000\nfairness_percent = 5.0\n[[work]]\nkind = \"spin\"\ncount = 4\n";
     caught_by("fairness", spinners, Break::SecretNice);

@@ -5,7 +5,7 @@
 //! *Pull.* A CPU about to go idle looks for one with more than one runnable task, near ones first, and takes a task that waits there.
 //!
 //! *Give.* A CPU that goes idle may find nobody, halt, and then somebody comes to wait elsewhere.
-//! So the tick of a CPU on which somebody waits looks for an idle CPU and gives it one.
+//! So the tick of a CPU on which somebody waits looks for idle CPUs and gives them one each.
 //! If there is none, loads are compared every [`EVEN_OUT`] ticks: a task goes to the CPU with the least load
 //! if that one is clearly better off also with it.
 //! If the difference is less than a task, some must share a CPU while others have one for themselves.
@@ -45,6 +45,8 @@ use crate::{
 const LOOKED_AT: usize = 64;
 /// How many queues are asked for a task in vain before a search gives up: most tasks may run anywhere.
 const ASKED: usize = 8;
+/// How many tasks one tick gives to idle CPUs.
+const GIVEN: usize = 16;
 /// Ticks from one comparison of loads to the next.
 const EVEN_OUT: u32 = 4;
 /// Ticks after which a crowd goes round.
@@ -121,19 +123,24 @@ impl<C: Config> Scheduler<'_, C> {
         }
     }
 
-    /// Gives a task to an idle CPU. False if there is none, or none that anybody may use.
+    /// Gives tasks to idle CPUs, one each, as long as somebody waits here.
+    /// False if there is no idle CPU, or none that anybody may use.
     fn give_to_idle(&self, here: &Here<'_, C>, ticks: u32) -> bool {
-        let mut asked = 0;
+        let (mut given, mut asked) = (0, 0);
         for idle in self.in_view(here.cpu, ticks).filter(|cpu| self.is_idle_cpu(*cpu)) {
             if self.give(here, idle, |_, _| Some(0)) {
-                return true;
-            }
-            asked += 1;
-            if asked == ASKED {
-                break;
+                given += 1;
+                if given == GIVEN || here.queue.load() < 2 {
+                    break;
+                }
+            } else {
+                asked += 1;
+                if asked == ASKED {
+                    break;
+                }
             }
         }
-        false
+        given > 0
     }
 
     /// Gives a task to the CPU in view that has the least load, if that one stays clearly better off. False if it would not.

@@ -14,6 +14,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
+use sched_core::Algorithm;
 use tests::sim::{MS, Outcome, Scenario, oracles, run, shrink};
 
 /// Plays scenarios on a simulated machine that runs the shipped scheduler, and objects to what must not happen.
@@ -63,9 +64,9 @@ enum Command {
 /// What is played: a file, or a random mix.
 #[derive(Args)]
 struct Source {
-    /// A scenario file
-    #[arg(required_unless_present = "random", conflicts_with = "random")]
-    file: Option<PathBuf>,
+    /// Scenario files
+    #[arg(value_name = "FILE", required_unless_present = "random", conflicts_with = "random")]
+    files: Vec<PathBuf>,
     /// A random mix of tasks instead of a file
     #[arg(long)]
     random: bool,
@@ -83,26 +84,43 @@ struct Source {
     algorithm: Option<String>,
 }
 
+/// A scenario, and the arguments that name it.
+struct Named {
+    scenario: Scenario,
+    arguments: String,
+}
+
 impl Source {
-    fn scenario(&self) -> Result<Scenario, String> {
-        let scenario = match &self.file {
-            Some(file) => Scenario::read(file)?,
-            None => Scenario::random(self.cpus, self.tasks as usize, self.ms * MS),
+    /// Reads them all.
+    fn scenarios(&self) -> Result<Vec<Named>, String> {
+        let mix = || {
+            let arguments = format!("--random --cpus {} --tasks {} --ms {}", self.cpus, self.tasks, self.ms);
+            (Scenario::random(self.cpus, self.tasks as usize, self.ms * MS), arguments)
         };
-        Ok(match self.algorithm.as_deref() {
-            Some("cfs") => Scenario { algorithm: sched_core::Algorithm::Cfs, ..scenario },
-            Some(_) => Scenario { algorithm: sched_core::Algorithm::Eevdf, ..scenario },
-            None => scenario,
-        })
+        let mut named = if self.random { vec![mix()] } else { Vec::new() };
+        for file in &self.files {
+            named.push((Scenario::read(file)?, file.display().to_string()));
+        }
+        let with_algorithm = |(scenario, arguments): (Scenario, String)| match self.algorithm.as_deref() {
+            None => Named { scenario, arguments },
+            Some(name) => {
+                let algorithm = if name == "cfs" { Algorithm::Cfs } else { Algorithm::Eevdf };
+                Named {
+                    scenario: Scenario { algorithm, ..scenario },
+                    arguments: format!("{arguments} --algorithm {name}"),
+                }
+            }
+        };
+        Ok(named.into_iter().map(with_algorithm).collect())
     }
 
-    /// The arguments that name it again.
-    fn arguments(&self) -> String {
-        let source = match &self.file {
-            Some(file) => file.display().to_string(),
-            None => format!("--random --cpus {} --tasks {} --ms {}", self.cpus, self.tasks, self.ms),
-        };
-        self.algorithm.as_ref().map_or(source.clone(), |name| format!("{source} --algorithm {name}"))
+    /// Reads the only one.
+    fn scenario(&self) -> Result<Named, String> {
+        let mut named = self.scenarios()?;
+        match (named.pop(), named.is_empty()) {
+            (Some(only), true) => Ok(only),
+            _ => Err("one scenario at a time, please".into()),
+        }
     }
 }
 
@@ -122,33 +140,40 @@ fn main() -> ExitCode {
 fn carry_out(command: Command) -> Result<bool, String> {
     match command {
         Command::Run { source, seed, seeds, trace, chrome } => {
-            if seeds > 1 && (trace.is_some() || chrome.is_some()) {
+            if trace.is_none() && chrome.is_none() {
+                let mut held = true;
+                for named in source.scenarios()? {
+                    held &= if seeds > 1 {
+                        many(&named, seed, seeds)
+                    } else {
+                        report(&named, seed, &run(&named.scenario, seed, false))
+                    };
+                }
+                return Ok(held);
+            }
+            if seeds > 1 {
                 return Err("--trace and --chrome are for one seed: leave --seeds out".into());
             }
-            let scenario = source.scenario()?;
-            if seeds > 1 {
-                return Ok(many(&scenario, &source, seed, seeds));
-            }
-            let outcome = run(&scenario, seed, trace.is_some() || chrome.is_some());
+            let named = source.scenario()?;
+            let outcome = run(&named.scenario, seed, true);
             if let Some(events) = &outcome.trace {
                 if let Some(file) = trace {
                     write(&file, &events.to_string())?;
                 }
                 if let Some(file) = chrome {
-                    write(&file, &events.to_chrome(scenario.cpus, scenario.length))?;
+                    write(&file, &events.to_chrome(named.scenario.cpus, named.scenario.length))?;
                 }
             }
-            report(&source, seed, &outcome);
-            Ok(outcome.objection.is_none())
+            Ok(report(&named, seed, &outcome))
         }
         Command::Shrink { source, seed, output } => {
-            let scenario = source.scenario()?;
+            let Named { scenario, arguments } = source.scenario()?;
             let small = shrink::shrink(&scenario, seed, |best| {
                 let tasks = best.scenario.tasks.iter().filter(|task| !task.steps.is_empty()).count();
                 eprintln!("sim: {} runs, {tasks} tasks, {} CPUs", best.attempts, best.scenario.cpus);
             });
             let Some(small) = small else {
-                return Err(format!("{} --seed {seed} does not fail: nothing to make smaller", source.arguments()));
+                return Err(format!("{arguments} --seed {seed} does not fail: nothing to make smaller"));
             };
             let objection = &small.objection;
             let text = format!(
@@ -176,27 +201,34 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
 }
 
 /// One line of what was counted, or two of what was objected.
-fn report(source: &Source, seed: u64, outcome: &Outcome) {
+fn report(named: &Named, seed: u64, outcome: &Outcome) -> bool {
     let figures = &outcome.figures;
     let status = if outcome.objection.is_none() { "ok" } else { "failed" };
     let measured: String = figures.measured.iter().map(|(name, value)| format!(" {name}={value:.3}")).collect();
     println!(
-        "sim seed={seed} status={status} tasks={} events={} switches={} wake_ups={} moved={} kicks={}{measured}",
-        figures.tasks, figures.events, figures.switches, figures.wake_ups, figures.moved, figures.kicks
+        "sim {} seed={seed} status={status} tasks={} events={} switches={} wake_ups={} moved={} kicks={}{measured}",
+        named.arguments,
+        figures.tasks,
+        figures.events,
+        figures.switches,
+        figures.wake_ups,
+        figures.moved,
+        figures.kicks
     );
-    object(source, seed, outcome);
+    object(named, seed, outcome);
+    outcome.objection.is_none()
 }
 
-fn object(source: &Source, seed: u64, outcome: &Outcome) {
+fn object(named: &Named, seed: u64, outcome: &Outcome) {
     if let Some(objection) = &outcome.objection {
         println!("sim: {:.6} ms: {}: {}", objection.at as f64 / MS as f64, objection.oracle, objection.what);
-        println!("sim: to play it again: cargo run --release -p tests -- run {} --seed {seed}", source.arguments());
-        println!("sim: to make it small: cargo run --release -p tests -- shrink {} --seed {seed}", source.arguments());
+        println!("sim: to play it again: cargo run --release -p tests -- run {} --seed {seed}", named.arguments);
+        println!("sim: to make it small: cargo run --release -p tests -- shrink {} --seed {seed}", named.arguments);
     }
 }
 
 /// Plays all seeds on all cores of the host.
-fn many(scenario: &Scenario, source: &Source, first: u64, seeds: u64) -> bool {
+fn many(named: &Named, first: u64, seeds: u64) -> bool {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let worst = Mutex::new(std::collections::BTreeMap::<&str, f64>::new());
     let events = AtomicU64::new(0);
@@ -209,7 +241,7 @@ fn many(scenario: &Scenario, source: &Source, first: u64, seeds: u64) -> bool {
                     if at >= seeds {
                         return;
                     }
-                    let outcome = run(scenario, first + at, false);
+                    let outcome = run(&named.scenario, first + at, false);
                     events.fetch_add(outcome.figures.events, Relaxed);
                     let mut worst = worst.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     for (name, value) in &outcome.figures.measured {
@@ -218,7 +250,7 @@ fn many(scenario: &Scenario, source: &Source, first: u64, seeds: u64) -> bool {
                     }
                     if outcome.objection.is_some() {
                         failed.fetch_add(1, Relaxed);
-                        object(source, first + at, &outcome);
+                        object(named, first + at, &outcome);
                     }
                 }
             });
@@ -232,7 +264,7 @@ fn many(scenario: &Scenario, source: &Source, first: u64, seeds: u64) -> bool {
         .map(|(name, value)| format!(" max_{name}={value:.3}"))
         .collect();
     let status = if failed == 0 { "ok" } else { "failed" };
-    println!("sim seeds={seeds} status={status} failed={failed} events={events}{worst}");
+    println!("sim {} seeds={seeds} status={status} failed={failed} events={events}{worst}", named.arguments);
     failed == 0
 }
 

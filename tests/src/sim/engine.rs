@@ -417,6 +417,7 @@ impl Engine<'_> {
             leaving: prev,
             arrives: now + takes,
             stretch: seat.stretch + 1,
+            due: 0,
             ..*seat
         };
         self.at(now + takes, Event::Arrive(cpu));

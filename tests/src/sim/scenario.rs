@@ -54,6 +54,8 @@ pub struct Scenario {
     pub features: Vec<(Feature, bool)>,
     /// How long a CPU may idle while a task that may run there waits; measured but not judged if there is no bound.
     pub idle_bound: Option<Nanos>,
+    /// How long a task may wait for a CPU; measured but not judged if there is no bound.
+    pub wait_bound: Option<Nanos>,
     /// How far the service of a task that never sleeps may be from the ideal, in percent; measured but not judged if there is none.
     pub fairness_percent: Option<f64>,
     /// What runs.
@@ -90,6 +92,8 @@ struct File {
     features: Vec<String>,
     #[serde(default)]
     idle_bound: Option<String>,
+    #[serde(default)]
+    wait_bound: Option<String>,
     #[serde(default)]
     fairness_percent: Option<f64>,
     #[serde(default)]
@@ -142,6 +146,7 @@ impl Scenario {
             late_from: cpus,
             features: Vec::new(),
             idle_bound: None,
+            wait_bound: None,
             fairness_percent: None,
             work: Vec::new(),
             tasks: Vec::new(),
@@ -204,6 +209,7 @@ impl Scenario {
                 .map(|name| Feature::parse(name.as_bytes()).map_err(|error| format!("feature `{name}`: {error}")))
                 .collect::<Result<_, _>>()?,
             idle_bound: nanos(file.idle_bound)?,
+            wait_bound: nanos(file.wait_bound)?,
             fairness_percent: file.fairness_percent,
             work: file.work,
             tasks: file.task.into_iter().map(FileTask::tasks).collect::<Result<Vec<_>, _>>()?.concat(),
@@ -300,6 +306,9 @@ impl Scenario {
         }
         if let Some(bound) = self.idle_bound {
             line(format_args!("idle_bound = \"{bound}ns\""));
+        }
+        if let Some(bound) = self.wait_bound {
+            line(format_args!("wait_bound = \"{bound}ns\""));
         }
         if let Some(percent) = self.fairness_percent {
             line(format_args!("fairness_percent = {percent:?}"));

@@ -1,7 +1,7 @@
 //! What must hold, checked while a run goes on.
 //!
 //! # What it is
-//! [`Oracle`], and the six there are. Each has a file that says in one line what it watches for.
+//! [`Oracle`], and the seven there are. Each has a file that says in one line what it watches for.
 //!
 //! # How it works
 //! The engine keeps its own books ([`State`]): who runs where, who is awake, who served whom for how long.
@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! 1. An oracle changes nothing. (Reading a task's statistics charges it up to now, which decides nothing.)
-//! 2. An oracle that never objects proves nothing: `tests/tests/sim_broken.rs` breaks the machine for each.
+//! 2. An oracle that never objects proves nothing: `tests/tests/sim_oracles.rs` breaks the machine for each.
 //!
 //! # Cost
 //! A few comparisons an event; [`Oracle::everything`] a few for each task and CPU.
@@ -28,6 +28,7 @@ mod fairness;
 mod one_cpu;
 mod queues;
 mod time;
+mod waits;
 mod wake_ups;
 mod work_conservation;
 
@@ -205,6 +206,7 @@ pub fn all(scenario: &Scenario) -> Vec<Box<dyn Oracle>> {
         Box::new(queues::Queues::default()),
         Box::new(wake_ups::WakeUps),
         Box::new(time::Time),
+        Box::new(waits::Waits::new(scenario)),
         Box::new(WorkConservation::new(scenario)),
         Box::new(Fairness::new(scenario)),
     ]
