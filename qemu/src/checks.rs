@@ -9,7 +9,7 @@
 //! is what builds kernels.
 //!
 //! # Invariants
-//! 1. Names are unique, and no name contains another.
+//! 1. Names are unique.
 //!
 //! # Cost
 //! The list is made in no time; running it is another matter.
@@ -28,6 +28,8 @@ use crate::process;
 /// The longest any check may take.
 pub const LIMIT: Duration = Duration::from_secs(25 * 60);
 
+/// The test that breaks the core: a check of its own.
+const BROKEN: &str = "every_broken_rule_is_caught";
 /// The variable by which boot tests find this program.
 const LAUNCHER_VARIABLE: &str = "QEMU_LAUNCHER";
 /// Kernels that must compile without a warning.
@@ -69,6 +71,8 @@ pub fn all() -> Vec<Check> {
         ),
         check("host", "unit, property, simulator and doc tests", vec![cargo(&["test"])]),
         check("simulator", "scenarios and random mixes on simulated machines hold", simulated()),
+        check("races", "small machines hold under every schedule, larger ones under many", raced()),
+        check("broken", "rules of the core that are broken on purpose are caught", vec![broken()]),
         check("examples", "every example runs to its end", examples()),
         check("docs", "the documentation has no broken link", vec![documented()]),
     ];
@@ -82,7 +86,7 @@ pub fn all() -> Vec<Check> {
         shows: "the kernel compiles without a warning",
         action: Action::Kernel(list),
     }));
-    let mut boots = cargo(&["test", "--package", "tests", "--", "--ignored", "--test-threads=1"]);
+    let mut boots = cargo(&["test", "--package", "tests", "--", "--ignored", "--skip", BROKEN, "--test-threads=1"]);
     if let Ok(this) = env::current_exe() {
         boots.env(LAUNCHER_VARIABLE, this);
     }
@@ -166,6 +170,19 @@ fn simulated() -> Vec<Command> {
         }
     }
     commands
+}
+
+/// The concurrency checkers, deeper than in the ordinary tests.
+fn raced() -> Vec<Command> {
+    let target = |name| cargo(&["test", "--release", "--package", "sched-core", "--test", name]);
+    let (mut every, mut many) = (target("races"), target("interleavings"));
+    every.env("LOOM_MAX_PREEMPTIONS", "5");
+    many.env("SCHEDULES", "5000");
+    vec![every, many, target("store_buffers"), target("handover")]
+}
+
+fn broken() -> Command {
+    cargo(&["test", "--package", "tests", "--test", "broken", "--", "--ignored", "--exact", BROKEN])
 }
 
 fn examples() -> Vec<Command> {

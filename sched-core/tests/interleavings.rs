@@ -290,42 +290,55 @@ fn a_kick_finds_its_request_and_an_idle_cpu_its_task() {
 
 #[test]
 fn random_calls_on_three_cpus_lose_nobody() {
-    check(|| {
-        let m = Machine::new(3);
-        let tasks: Vec<_> = (0..4).map(|_| task()).collect();
-        tasks.iter().for_each(|task| m.cpu(0).spawn(task, &[0, 1, 2]));
-        let cpu = |id: u32| -> Box<dyn FnOnce() + Send> {
-            let tasks = tasks.clone();
-            Box::new(move || {
-                let cpu = m.cpu(id);
-                for _ in 0..12 {
-                    let task = &tasks[thread_rng().gen_range(0..tasks.len())];
-                    match thread_rng().gen_range(0..8) {
-                        0..3 => _ = cpu.wake(task),
-                        3 => cpu.set_affinity(
-                            task,
-                            [[0].as_slice(), &[1, 2], &[2], &[0, 1, 2]][thread_rng().gen_range(0..4)],
-                        ),
-                        4 => m.sched.set_params(&cpu.irq(), task, nice(thread_rng().gen_range(-20..20))).expect("fair"),
-                        5 => m.sched.tick(&cpu.irq()),
-                        _ if m.sched.is_idle(&cpu.irq()) => {}
-                        6 => _ = cpu.switch(Reason::Yield),
-                        _ => _ = cpu.block(),
+    check(|| random_calls(3, 4, 12));
+}
+
+#[test]
+fn random_calls_on_four_cpus_with_more_tasks_lose_nobody() {
+    check(|| random_calls(4, 7, 16));
+}
+
+/// Every CPU makes `calls` calls of any kind about any of the tasks, all at once.
+fn random_calls(cpus: u32, tasks: usize, calls: usize) {
+    let m = Machine::new(cpus);
+    let tasks: Vec<_> = (0..tasks).map(|_| task()).collect();
+    let everywhere: Vec<u32> = (0..cpus).collect();
+    tasks.iter().for_each(|task| m.cpu(0).spawn(task, &everywhere));
+    let cpu = |id: u32| -> Box<dyn FnOnce() + Send> {
+        let tasks = tasks.clone();
+        Box::new(move || {
+            let cpu = m.cpu(id);
+            for _ in 0..calls {
+                let task = &tasks[thread_rng().gen_range(0..tasks.len())];
+                match thread_rng().gen_range(0..24) {
+                    0..9 => _ = cpu.wake(task),
+                    9..12 => {
+                        let masks = [[0].as_slice(), &[1, 2], &[2], &[0, 1, 2]];
+                        cpu.set_affinity(task, masks[thread_rng().gen_range(0..4)]);
                     }
-                    cpu.leave_interrupt();
+                    12..15 => {
+                        m.sched.set_params(&cpu.irq(), task, nice(thread_rng().gen_range(-20..20))).expect("fair");
+                    }
+                    15..18 => m.sched.tick(&cpu.irq()),
+                    _ if m.sched.is_idle(&cpu.irq()) => {}
+                    18..20 => _ = cpu.switch(Reason::Yield),
+                    20 => _ = cpu.switch(Reason::Exit),
+                    _ => _ = cpu.block(),
                 }
-            })
-        };
-        together((0..3).map(cpu).collect());
-        for task in &tasks {
-            m.cpu(0).wake(task);
-        }
-        // A task may have to be moved off the CPU it runs on before it is where it may be.
-        m.cpus().for_each(Cpu::leave_interrupt);
-        m.cpus().for_each(Cpu::leave_interrupt);
-        let ran_on = m.drain(&tasks);
-        for (task, cpu) in tasks.iter().zip(ran_on) {
-            assert!(task.sched.affinity().contains(CpuId(cpu)), "runs on CPU {cpu} with {:?}", task.sched.affinity());
-        }
-    });
+                cpu.leave_interrupt();
+            }
+        })
+    };
+    together((0..cpus).map(cpu).collect());
+    for task in &tasks {
+        m.cpu(0).wake(task);
+    }
+    // A task may have to be moved off the CPU it runs on before it is where it may be.
+    m.cpus().for_each(Cpu::leave_interrupt);
+    m.cpus().for_each(Cpu::leave_interrupt);
+    let alive: Vec<_> = tasks.iter().map(|task| task.sched.state() != TaskState::Dead).collect();
+    let ran_on = m.drain(&tasks);
+    for ((task, cpu), _) in tasks.iter().zip(ran_on).zip(alive).filter(|(_, alive)| *alive) {
+        assert!(task.sched.affinity().contains(CpuId(cpu)), "runs on CPU {cpu} with {:?}", task.sched.affinity());
+    }
 }
