@@ -176,7 +176,7 @@ fn simulated() -> Vec<Command> {
 fn raced() -> Vec<Command> {
     let target = |name| cargo(&["test", "--release", "--package", "sched-core", "--test", name]);
     let (mut every, mut many) = (target("races"), target("interleavings"));
-    every.env("LOOM_MAX_PREEMPTIONS", "5");
+    every.env("LOOM_MAX_PREEMPTIONS", "4");
     many.env("SCHEDULES", "5000");
     vec![every, many, target("store_buffers"), target("handover")]
 }

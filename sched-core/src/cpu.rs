@@ -8,7 +8,8 @@
 //! # Invariants
 //! 1. What is published is as of the last section under the lock: the number of runnable tasks, waiting or running,
 //!    the time of the queue's signals, and where CFS measures from.
-//! 2. `request` is set under the lock, before the kick that goes with it, and cleared under the lock, before the decision it asks for.
+//! 2. `request` is set before the kick that goes with it, after what it is about, and cleared by its CPU before the decision it asks for.
+//!    Who is in the wake list has a request that follows, or is being taken in.
 //! 3. `current` (the owner's copy) and `Inner::current` name the same task whenever interrupts are on.
 //!
 //! # Cost
@@ -58,9 +59,11 @@ struct Published<F: Family> {
     owned: F::Word,        // (a)
 }
 
-/// What tasks leave behind that slept here and wake on another CPU. Written by any CPU, emptied by who holds the lock.
+/// What other CPUs leave here without the lock: tasks that they woke for this CPU, which it takes in itself,
+/// and the load of tasks that slept here and wake elsewhere, which the next section takes out.
 #[repr(C, align(64))]
 struct Departed<F: Family> {
+    wakees: F::Word,       // (a), the last one pushed
     some: F::Word,         // (a), set after the others were added to
     load_avg: F::Word,     // (a)
     runnable_avg: F::Word, // (a)
@@ -70,7 +73,7 @@ struct Departed<F: Family> {
 /// The lock and what it guards; remote wake-ups come here.
 #[repr(C, align(64))]
 struct GuardedLine<C: Config> {
-    request: <C::Sync as Family>::Word, // (a), written under (q)
+    request: <C::Sync as Family>::Word, // (a)
     inner: Lock<C::Sync, Inner<C>>,
 }
 
@@ -106,6 +109,14 @@ impl<C: Config> Drop for Section<'_, C> {
         published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
         published.min_vruntime.store(inner.fair.min_vruntime().raw(), Relaxed);
     }
+}
+
+mod request {
+    //! The bits of the request word.
+    /// The CPU was asked to reschedule.
+    pub(super) const ASKED: u64 = 1;
+    /// The CPU is idle and looks at this word: it need not be kicked.
+    pub(super) const POLLS: u64 = 2;
 }
 
 /// Touched by the CPU itself.
@@ -180,6 +191,7 @@ impl<C: Config> CpuQueue<C> {
                 owned: Word::new(0),
             },
             departed: Departed {
+                wakees: Word::new(0),
                 some: Word::new(0),
                 load_avg: Word::new(0),
                 runnable_avg: Word::new(0),
@@ -215,10 +227,11 @@ impl<C: Config> CpuQueue<C> {
         Section { queue: self, inner }
     }
 
-    /// Runnable tasks, waiting or running. A hint: it may change at once.
+    /// Runnable tasks, waiting or running, and one more if some were woken for this CPU that it has not taken in.
+    /// A hint: it may change at once.
     #[inline(always)]
     pub(crate) fn load(&self) -> u64 {
-        self.published.load.load(Relaxed)
+        self.published.load.load(Relaxed) + u64::from(self.has_wakees())
     }
 
     /// Takes the queue for one scheduler. False if it had one already, also one that is gone: its tasks may still be here.
@@ -273,22 +286,96 @@ impl<C: Config> CpuQueue<C> {
     /// Whether this CPU was asked to reschedule.
     #[inline(always)]
     pub(crate) fn requested(&self) -> bool {
-        self.guarded.request.load(Relaxed) != 0
+        self.guarded.request.load(Relaxed) & request::ASKED != 0
     }
 
-    /// Asks this CPU to reschedule. True if nobody had asked before. The caller holds the lock (I2).
+    /// Asks this CPU to reschedule. True if it has to be kicked for that: nobody had asked before, and it does not poll.
+    /// The caller holds the lock, under which requests are answered.
     #[inline(always)]
-    pub(crate) fn request(&self, _: &Inner<C>) -> bool {
-        let fresh = !self.requested();
-        if fresh {
-            self.guarded.request.store(1, Release);
+    pub(crate) fn request(&self) -> bool {
+        !self.requested() && self.ask()
+    }
+
+    /// Asks this CPU to look at its wake list. Else as [`request`](Self::request), without the lock.
+    #[inline(always)]
+    pub(crate) fn request_to_look(&self) -> bool {
+        // Also if there is a request already: it may be answered just now, and who answers it must see the list.
+        self.ask()
+    }
+
+    /// Always a read-modify-write: a plain store would hide from who answers the request what an earlier one came with.
+    #[inline(always)]
+    fn ask(&self) -> bool {
+        let mut seen = self.guarded.request.load(Relaxed);
+        loop {
+            match self.guarded.request.compare_exchange(seen, seen | request::ASKED, Release, Relaxed) {
+                Ok(_) => return seen == 0,
+                Err(other) => seen = other,
+            }
         }
-        fresh
     }
 
+    /// The request is answered by what the calling CPU, whose queue this is, does from here on.
     #[inline(always)]
-    pub(crate) fn clear_request(&self, _: &Inner<C>) {
-        self.guarded.request.store(0, Relaxed);
+    pub(crate) fn clear_request(&self) {
+        if self.guarded.request.load(Relaxed) != 0 {
+            // Acquire: what was pushed before a request that is cleared here is found in the wake list.
+            self.guarded.request.swap(0, Acquire);
+        }
+    }
+
+    /// From here on a request needs no kick. False if there is one already. The calling CPU's own queue.
+    pub(crate) fn begin_poll(&self) -> bool {
+        self.guarded.request.compare_exchange(0, request::POLLS, Relaxed, Relaxed).is_ok()
+    }
+
+    /// From here on a request needs a kick. False if there is one already, which then stays. The calling CPU's own queue.
+    pub(crate) fn end_poll(&self) -> bool {
+        let mut seen = request::POLLS;
+        loop {
+            match self.guarded.request.compare_exchange(seen, seen & !request::POLLS, Relaxed, Relaxed) {
+                Ok(_) => return seen & request::ASKED == 0,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Leaves a task that was woken for this CPU to it. True if the list was empty: then the CPU has to be asked to look.
+    pub(crate) fn push_wakee(&self, task: TaskRef<C>) -> bool {
+        let mut last = self.departed.wakees.load(Relaxed);
+        loop {
+            task.words.next_wakee.store(last, Relaxed);
+            // Release: who takes the list in sees the tasks as their wakers left them.
+            match self.departed.wakees.compare_exchange(last, task.to_word(), Release, Relaxed) {
+                Ok(_) => return last == 0,
+                Err(other) => last = other,
+            }
+        }
+    }
+
+    /// Whether tasks were woken for this CPU that it has not taken in.
+    #[inline(always)]
+    pub(crate) fn has_wakees(&self) -> bool {
+        self.departed.wakees.load(Relaxed) != 0
+    }
+
+    /// The tasks woken for this CPU, the first one first; the calling CPU places them.
+    pub(crate) fn take_wakees(&self) -> impl Iterator<Item = TaskRef<C>> + use<C> {
+        let mut last = self.departed.wakees.swap(0, Acquire);
+        // Pushed as on a stack; turned round, so that who was woken first comes first.
+        let mut first = 0;
+        // SAFETY: who is in the list is Waking, so it does not run, and the scheduler owns it.
+        while let Some(task) = unsafe { TaskRef::<C>::from_word(last) } {
+            let next = task.words.next_wakee.load(Relaxed);
+            task.words.next_wakee.store(first, Relaxed);
+            (first, last) = (last, next);
+        }
+        core::iter::from_fn(move || {
+            // SAFETY: as above; the caller has not placed it yet.
+            let task = unsafe { TaskRef::<C>::from_word(first) }?;
+            first = task.words.next_wakee.load(Relaxed);
+            Some(task)
+        })
     }
 
     /// # Safety

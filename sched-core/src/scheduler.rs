@@ -281,7 +281,10 @@ impl<'q, C: Config> Scheduler<'q, C> {
     fn decide(&self, here: &Here<'_, C>, prev: TaskRef<C>, yields: bool, departure: Option<Then>) -> Decision<C> {
         let mut inner = here.queue.lock();
         let mut now = inner.advance(self.platform.now(here.cpu));
-        here.queue.clear_request(&inner);
+        here.queue.clear_request();
+        if here.queue.has_wakees() {
+            (inner, now) = self.take_wakees_in(here, inner);
+        }
         if let Some(counters) = here.queue.counters.get().filter(|_| self.gates.schedstats.on()) {
             counters.scheduled();
             if yields {
@@ -356,12 +359,30 @@ impl<'q, C: Config> Scheduler<'q, C> {
     #[inline(never)]
     fn pull_and_pick<'a>(&self, here: &Here<'a, C>, inner: Section<'a, C>) -> (Section<'a, C>, Nanos, TaskRef<C>) {
         drop(inner);
-        self.pull(here);
-        let mut inner = here.queue.lock();
-        let now = inner.advance(self.platform.now(here.cpu));
-        here.queue.clear_request(&inner);
+        if !here.queue.has_wakees() {
+            self.pull(here);
+        }
+        let (mut inner, now) = self.take_wakees_in(here, here.queue.lock());
         let next = Self::pick(&mut inner, now);
         (inner, now, next)
+    }
+
+    /// Takes in the tasks that others woke for this CPU. The request is cleared.
+    #[inline(never)]
+    fn take_wakees_in<'a>(&self, here: &Here<'a, C>, mut inner: Section<'a, C>) -> (Section<'a, C>, Nanos) {
+        loop {
+            let now = inner.advance(self.platform.now(here.cpu));
+            // First the request, then the list: who comes after this look asks again.
+            here.queue.clear_request();
+            if !here.queue.has_wakees() {
+                return (inner, now);
+            }
+            drop(inner);
+            for task in here.queue.take_wakees() {
+                self.place(here, task, Coming::Listed);
+            }
+            inner = here.queue.lock();
+        }
     }
 
     /// Stop task, fair class, idle task.
@@ -451,7 +472,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         let mut inner = here.queue.lock();
         let now = inner.advance(self.platform.now(here.cpu));
         if inner.fair.tick(now) {
-            here.queue.request(&inner);
+            here.queue.request();
         }
         here.queue.publish_load_avg(&mut inner, now);
         let crowded = self.ticks_crowded(&mut inner);
@@ -466,6 +487,17 @@ impl<'q, C: Config> Scheduler<'q, C> {
         {
             self.collect_pressure(now);
         }
+    }
+
+    /// The calling CPU, which is idle, is going to look at [`need_resched`](Self::need_resched) for a while instead of halting,
+    /// and needs no kick until [`end_poll`](Self::end_poll). False if there is a request already: it should not begin.
+    pub fn begin_poll(&self, irq: &IrqOff) -> bool {
+        self.here(irq).queue.begin_poll()
+    }
+
+    /// The calling CPU no longer polls: from here on a request comes with a kick. False if there is a request: it must not halt.
+    pub fn end_poll(&self, irq: &IrqOff) -> bool {
+        self.here(irq).queue.end_poll()
     }
 
     /// Whether the calling CPU should call [`schedule`](Self::schedule) as soon as it may.
@@ -489,7 +521,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             let now = inner.advance(self.platform.now(cpu));
             // Read again: of two concurrent changes the last one applied is the last one stored.
             inner.fair.reweight(task.entity_ref(), task.params(), now);
-            let kick = queue.request(&inner) && cpu != self.here(irq).cpu;
+            let kick = queue.request() && cpu != self.here(irq).cpu;
             drop(inner);
             if kick {
                 self.platform.kick(cpu);
@@ -519,7 +551,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         }
         let queue = &self.queues[cpu.index()];
         if inner.current == Some(task) {
-            let kick = queue.request(&inner) && cpu != self.here(irq).cpu;
+            let kick = queue.request() && cpu != self.here(irq).cpu;
             drop(inner);
             if kick {
                 self.platform.kick(cpu);
@@ -598,7 +630,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
         self.here(irq).current().is_none_or(|task| task.is(Class::Idle))
     }
 
-    /// Runnable tasks of `cpu`, waiting or running. A hint: it may change at once. 0 for a CPU that does not exist.
+    /// Runnable tasks of `cpu`, waiting or running, and one more if some were woken for it that it has not taken in.
+    /// A hint: it may change at once. 0 for a CPU that does not exist.
     pub fn nr_running(&self, cpu: CpuId) -> u64 {
         self.queues.get(cpu.index()).map_or(0, CpuQueue::load)
     }
@@ -649,8 +682,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             // SAFETY: the pointer came from `into_raw` just now.
             return Err(Rejected { task: unsafe { C::Task::from_raw(raw) }, error: Error::AlreadySpawned });
         }
-        task.set_class(class);
-        task.words.owner.store(self.identity(), Relaxed);
+        task.set_owner(self.identity(), class);
         Ok(task)
     }
 
@@ -662,7 +694,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
 
     #[inline(always)]
     fn owns(&self, task: TaskRef<C>) -> bool {
-        task.words.owner.load(Relaxed) == self.identity()
+        task.is_owned_by(self.identity())
     }
 
     fn fair_task(&self, task: &Target<C>) -> Result<TaskRef<C>, Error> {

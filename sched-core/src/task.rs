@@ -105,6 +105,9 @@ pub(crate) enum Class {
     Idle,
 }
 
+/// The bits of `Words::owner` that hold the class.
+const CLASS_BITS: u64 = 3;
+
 /// The scheduler's part of a task.
 #[repr(C, align(64))]
 pub struct SchedTask<C: Config> {
@@ -128,10 +131,11 @@ pub(crate) struct Words<F: Family> {
     /// 0, or 1 + the CPU whose queue the task is on (waiting or running).
     pub(crate) queued_on: F::Word,
     pub(crate) params: F::Word,
-    class: F::Word,
-    /// Which scheduler took the task; 0 before its spawn.
-    pub(crate) owner: F::Word,
-    /// When the task came to the queue it is on from another one. Written by the owner of its placement.
+    /// Which scheduler took the task, by the address of its queues, whose low bits are the task's class; 0 before its spawn.
+    owner: F::Word,
+    /// The next task of the wake list it is in. Written by who pushes it.
+    pub(crate) next_wakee: F::Word,
+    /// Since when the task has been on its queue, or was woken for it. Written by the owner of its placement.
     pub(crate) here_since: F::Word,
 }
 
@@ -159,8 +163,8 @@ impl<C: Config> SchedTask<C> {
                 cpu: Word::new(0),
                 queued_on: Word::new(0),
                 params: Word::new(TaskParams::default().pack()),
-                class: Word::new(Class::Fair as u64),
                 owner: Word::new(0),
+                next_wakee: Word::new(0),
                 here_since: Word::new(0),
             },
             mask: SharedMask::new(C::Mask::ALL),
@@ -184,7 +188,7 @@ impl<C: Config> SchedTask<C> {
         }
     }
 
-    /// The CPU the task runs on, waits for, or last ran on.
+    /// The CPU the task runs on, waits for, or last ran on. A task that was woken for an idle CPU is there when that has taken it in.
     pub fn cpu(&self) -> CpuId {
         CpuId(self.words.cpu.load(Relaxed) as u32)
     }
@@ -202,21 +206,27 @@ impl<C: Config> SchedTask<C> {
     /// Whether the task is of `class`: one comparison, where [`class`](Self::class) takes several.
     #[inline(always)]
     pub(crate) fn is(&self, class: Class) -> bool {
-        self.words.class.load(Relaxed) == class as u64
+        self.words.owner.load(Relaxed) & CLASS_BITS == class as u64
     }
 
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {
-        match self.words.class.load(Relaxed) {
+        match self.words.owner.load(Relaxed) & CLASS_BITS {
             0 => Class::Fair,
             1 => Class::Stop,
             _ => Class::Idle,
         }
     }
 
-    /// Before the task is in anybody's reach.
-    pub(crate) fn set_class(&self, class: Class) {
-        self.words.class.store(class as u64, Relaxed);
+    /// The task belongs to the scheduler `identity`. Before it is in anybody's reach.
+    pub(crate) fn set_owner(&self, identity: u64, class: Class) {
+        self.words.owner.store(identity | class as u64, Relaxed);
+    }
+
+    /// Whether the task belongs to the scheduler `identity`.
+    #[inline(always)]
+    pub(crate) fn is_owned_by(&self, identity: u64) -> bool {
+        self.words.owner.load(Relaxed) & !CLASS_BITS == identity
     }
 }
 
@@ -345,6 +355,21 @@ impl<C: Config> TaskRef<C> {
     #[inline(always)]
     pub(crate) const fn as_ptr(self) -> NonNull<SchedTask<C>> {
         self.0
+    }
+
+    /// As a word that [`from_word`](Self::from_word) reads.
+    #[inline(always)]
+    pub(crate) fn to_word(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// The task of a word; none if it is 0.
+    ///
+    /// # Safety
+    /// The word is 0 or comes from [`to_word`](Self::to_word), and the task is still alive for as long as the result is used.
+    #[inline(always)]
+    pub(crate) unsafe fn from_word(word: u64) -> Option<Self> {
+        NonNull::new(core::ptr::with_exposed_provenance_mut(word as usize)).map(Self)
     }
 
     #[inline(always)]

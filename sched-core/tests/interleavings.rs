@@ -60,6 +60,7 @@ fn a_wake_up_is_never_lost_between_check_and_block() {
                 drop(waker);
             }),
         ]);
+        m.cpus().for_each(Cpu::leave_interrupt);
         assert_eq!(task.sched.state(), TaskState::Runnable, "asleep beside a condition that holds");
         m.drain(&[task]);
     });
@@ -84,6 +85,7 @@ fn of_two_wakers_one_wakes_and_the_task_is_queued_once() {
         let sleeps = blocked.clone();
         let sleeper = Box::new(move || sleeps.store(u64::from(m.cpu(0).block()), SeqCst));
         together(vec![sleeper, waker(1), waker(2)]);
+        m.cpus().for_each(Cpu::leave_interrupt);
         let asleep = u64::from(task.sched.state() != TaskState::Runnable);
         assert!(woken.load(SeqCst) <= 1, "woken twice from one sleep");
         assert_eq!(asleep, blocked.load(SeqCst) - woken.load(SeqCst).min(blocked.load(SeqCst)));
@@ -116,6 +118,7 @@ fn a_delayed_sleeper_is_woken_once_whatever_comes_first() {
                 m.cpu(0).leave_interrupt();
             });
             together(vec![owner, waker(1), waker(2)]);
+            m.cpus().for_each(Cpu::leave_interrupt);
             assert_eq!(woken.load(SeqCst), 1, "one sleep, one wake-up");
             assert_eq!(debtor.sched.state(), TaskState::Runnable);
             m.drain(&[debtor, other]);

@@ -1,4 +1,4 @@
-//! The front door under `loom`, which plays every schedule with at most three preemptions (`LOOM_MAX_PREEMPTIONS=5` for more),
+//! The front door under `loom`, which plays every schedule with at most three preemptions (`LOOM_MAX_PREEMPTIONS=4` for more),
 //! knows what each ordering promises, and reports every access to a guarded field that nothing orders after the last one.
 //! Small cases of two CPUs; larger ones are `interleavings.rs`, which plays as if memory were sequentially consistent.
 
@@ -19,6 +19,8 @@ mod idle;
 mod params;
 #[path = "races/sleeping.rs"]
 mod sleeping;
+#[path = "races/wake_list.rs"]
+mod wake_list;
 
 /// Plays `scenario` under every schedule with at most so many preemptions.
 fn check(scenario: impl Fn() + Sync + Send + 'static) {

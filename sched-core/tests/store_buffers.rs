@@ -216,6 +216,10 @@ fn play(acts: &[Act]) -> TaskState {
         }
     }
     (0..CPUS).for_each(drain);
+    // CPU 0 does what it was asked to, if it was: an idle CPU takes in who was woken for it.
+    if sched.need_resched(&on(0)) && matches!(sched.schedule(&on(0), Reason::Preempt), Decision::Switch { .. }) {
+        assert!(sched.finish_switch(&on(0)).is_none());
+    }
     sleeper.sched.state()
 }
 

@@ -23,17 +23,13 @@ const BREAKS: &[Break] = &[
     Break {
         what: "a request is set before its kick",
         file: "src/scheduler/place.rs",
-        from: "break (cpu, preempts && queue.request(&inner) && cpu != here.cpu);",
-        to: "let kicks = preempts && !queue.requested() && cpu != here.cpu;
-            drop(inner);
-            if kicks {
+        from: "break (cpu, queue.push_wakee(task) && queue.request_to_look());",
+        to: "let first = queue.push_wakee(task);
                 self.platform.kick(cpu);
-            }
-            let inner = queue.lock();
-            if preempts {
-                queue.request(&inner);
-            }
-            break (cpu, false);",
+                if first {
+                    queue.request_to_look();
+                }
+                break (cpu, false);",
         caught_by: ("races", "idle::a_kick_finds_its_request_and_an_idle_cpu_its_task"),
     },
     Break {
@@ -100,6 +96,33 @@ const BREAKS: &[Break] = &[
         caught_by: ("races", "balance::a_task_is_pulled_only_where_its_mask_allows"),
     },
     Break {
+        what: "a CPU answers its request before it looks at its wake list",
+        file: "src/scheduler.rs",
+        from: "here.queue.clear_request();
+        if here.queue.has_wakees() {
+            (inner, now) = self.take_wakees_in(here, inner);
+        }",
+        to: "if here.queue.has_wakees() {
+            (inner, now) = self.take_wakees_in(here, inner);
+        }
+        here.queue.clear_request();",
+        caught_by: ("races", "wake_list::"),
+    },
+    Break {
+        what: "who finds a request there already still shows what it pushed to who answers that",
+        file: "src/scheduler/place.rs",
+        from: "queue.push_wakee(task) && queue.request_to_look()",
+        to: "queue.push_wakee(task) && queue.request()",
+        caught_by: ("races", "wake_list::who_is_woken_while_the_list_is_taken_in_is_taken_in_too"),
+    },
+    Break {
+        what: "a CPU that stops polling looks once more before it halts",
+        file: "src/cpu.rs",
+        from: "Ok(_) => return seen & request::ASKED == 0,",
+        to: "Ok(_) => return true,",
+        caught_by: ("races", "wake_list::a_cpu_that_polls_and_then_halts_misses_nobody"),
+    },
+    Break {
         what: "a task that a CPU is still leaving is not moved",
         file: "src/scheduler/balance.rs",
         from: "task.mask.contains(to) && task.words.on_cpu.load(Acquire) == on_cpu::OFF",
@@ -110,7 +133,7 @@ const BREAKS: &[Break] = &[
         what: "a decision answers the request",
         file: "src/scheduler.rs",
         from: "let mut now = inner.advance(self.platform.now(here.cpu));
-        here.queue.clear_request(&inner);",
+        here.queue.clear_request();",
         to: "let mut now = inner.advance(self.platform.now(here.cpu));",
         caught_by: ("front_door", "requests::"),
     },

@@ -206,7 +206,7 @@ impl<C: Config> Scheduler<'_, C> {
         }
     }
 
-    /// Hook: a task became runnable on a queue.
+    /// Hook: a task became runnable on a queue, `now` or, if it was woken for an idle CPU, shortly before.
     #[inline(always)]
     pub(super) fn observe_join(&self, queue: &CpuQueue<C>, task: TaskRef<C>, cpu: CpuId, now: Nanos) {
         if let (Some(counters), Some(mine)) = (queue.counters.get(), task.counters.get())

@@ -32,6 +32,8 @@ use crate::{
 pub(super) enum Coming {
     Fresh,
     Woken,
+    /// After a wake-up, by the CPU for which it was left in the wake list.
+    Listed,
     /// From a CPU it may no longer use.
     Moved,
     /// To a CPU that was chosen before it left its queue.
@@ -72,12 +74,18 @@ impl<'q, C: Config> Scheduler<'q, C> {
     /// The caller owns the placement.
     pub(super) fn place(&self, here: &Here<'_, C>, task: TaskRef<C>, mut coming: Coming) -> CpuId {
         let last = task.cpu();
+        let wakes = matches!(coming, Coming::Woken | Coming::Listed);
         let (cpu, kick) = loop {
             let cpu = self.select(here, task, coming);
-            if cpu != last && coming == Coming::Woken {
+            if cpu != last && wakes {
                 self.take_off(task);
             }
             let queue = &self.queues[cpu.index()];
+            if coming == Coming::Woken && cpu != here.cpu && self.is_idle_cpu(cpu) && task.is(Class::Fair) {
+                // It has nothing to do, so it may as well do this, with its own queue at hand. The wait begins now.
+                task.words.here_since.store(self.platform.now(cpu), Relaxed);
+                break (cpu, queue.push_wakee(task) && queue.request_to_look());
+            }
             let mut inner = queue.lock();
             if task.words.cpu.load(Relaxed) != u64::from(cpu.0) {
                 // First name the queue, then read the parameters (see *Parameters* above).
@@ -91,25 +99,24 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 continue;
             }
             let now = inner.advance(self.platform.now(cpu));
-            if cpu != last || coming == Coming::Fresh {
-                task.words.here_since.store(now, Relaxed);
-            }
-            if coming == Coming::Woken {
+            let joins = if coming == Coming::Listed { now.min(task.words.here_since.load(Relaxed)) } else { now };
+            task.words.here_since.store(joins, Relaxed);
+            if wakes {
                 // Nobody else writes the state of a task that is Waking.
                 // One that was moved may be Prepared, and stays so: nobody woke it.
                 task.words.state.store(state::RUNNABLE, Relaxed);
             }
             let waits_here = task.words.queued_on.load(Relaxed) != 0;
             task.words.queued_on.store(u64::from(cpu.0) + 1, Relaxed);
-            self.observe_join(queue, task, cpu, now);
+            self.observe_join(queue, task, cpu, joins);
             let arrival = match coming {
                 Coming::Fresh => Arrival::Fresh,
                 Coming::Moved | Coming::Given(_) => Arrival::Moved,
-                Coming::Woken if waits_here => Arrival::Undelayed,
-                Coming::Woken => Arrival::Woken,
+                Coming::Woken | Coming::Listed if waits_here => Arrival::Undelayed,
+                Coming::Woken | Coming::Listed => Arrival::Woken,
             };
             let fair = task.is(Class::Fair);
-            if cpu != last && coming == Coming::Woken && fair {
+            if cpu != last && wakes && fair {
                 // It slept there and is still part of that queue's load.
                 let old = &self.queues[last.index()];
                 let there = (old.min_vruntime(), old.load_time());
@@ -133,7 +140,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             if inner.fair.nr_runnable() > 1 {
                 self.note_crowd();
             }
-            break (cpu, preempts && queue.request(&inner) && cpu != here.cpu);
+            break (cpu, preempts && queue.request() && cpu != here.cpu);
         };
         if kick {
             self.platform.kick(cpu);

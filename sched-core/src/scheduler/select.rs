@@ -32,14 +32,15 @@ impl<C: Config> Scheduler<'_, C> {
             _ if !task.is(Class::Fair) => last,
             Coming::Given(cpu) => cpu,
             Coming::Fresh => self.least_loaded(task, here.cpu),
-            Coming::Woken if self.may_use(task, last) => {
+            Coming::Listed if self.may_use(task, here.cpu) => here.cpu,
+            Coming::Woken | Coming::Listed if self.may_use(task, last) => {
                 if self.is_idle_cpu(last) {
                     last
                 } else {
                     self.idle_near(last, task).unwrap_or(last)
                 }
             }
-            Coming::Woken | Coming::Moved => self.least_loaded(task, last),
+            Coming::Woken | Coming::Listed | Coming::Moved => self.least_loaded(task, last),
         }
     }
 

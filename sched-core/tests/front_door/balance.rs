@@ -146,6 +146,7 @@ fn a_wake_up_prefers_a_core_that_is_quiet() {
     m.kicks();
     m.cpu(1).set_affinity(&sleeper, &[0, 1, 4, 5, 6, 7]).expect("online");
     m.cpu(2).wake(&sleeper);
+    m.cpu(4).leave_interrupt();
     assert_eq!(sleeper.sched.cpu(), CpuId(4), "CPUs 4 and 0 are one core with nothing to do");
     let fresh = m.cpu(2).spawn("fresh");
     assert_eq!(fresh.sched.cpu(), CpuId(5), "every core has something to do now, and this thread has not");

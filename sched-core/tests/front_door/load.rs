@@ -69,6 +69,7 @@ fn a_task_that_wakes_elsewhere_takes_its_load_along() {
     m.cpu(0).block();
     m.cpu(0).set_affinity(&task, &[1]).unwrap();
     m.cpu(0).wake(&task);
+    m.cpu(1).leave_interrupt();
     assert!(util(&m, 0) < 20, "{}", util(&m, 0));
     assert!((1000..=1025).contains(&util(&m, 1)), "{}", util(&m, 1));
 }

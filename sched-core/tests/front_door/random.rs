@@ -55,6 +55,8 @@ enum At {
     Asleep,
     /// On no queue; the CPU that is leaving it will place it.
     HandedOver,
+    /// In the wake list of an idle CPU.
+    Listed,
     Dead,
 }
 
@@ -163,9 +165,22 @@ impl World {
         for kicked in self.m.kicks() {
             self.kicks[kicked as usize] += 1;
         }
+        self.look_at_wake_lists();
         let here = self.m.cpu(cpu);
         if !here.is_leaving() && here.need_resched() && (!here.is_idle() || !matches!(op, Op::Advance(_))) {
             self.decide(cpu, Reason::Preempt);
+        }
+        // A decision may pass on who was woken for this CPU and may no longer run here.
+        for kicked in self.m.kicks() {
+            self.kicks[kicked as usize] += 1;
+        }
+        self.look_at_wake_lists();
+    }
+
+    /// Who was woken for an idle CPU is on its queue once that CPU has taken it in.
+    fn look_at_wake_lists(&mut self) {
+        for member in self.members.iter_mut().filter(|member| matches!(member.at, At::Queue | At::Listed)) {
+            member.at = if member.task.state() == TaskState::Waking { At::Listed } else { At::Queue };
         }
     }
 
@@ -225,21 +240,28 @@ impl World {
         };
         // SAFETY: one thread is all CPUs.
         let irq = unsafe { IrqOff::assert() };
+        let listed = self.members.iter().filter(|member| member.at == At::Listed).count();
+        let mut lists = 0;
         for cpu in self.m.cpus() {
             let load = self.m.sched.nr_running(cpu.id);
-            assert_eq!(load, count(cpu.id), "runnable tasks of {:?}", cpu.id);
             let asked = cpu.need_resched();
+            // Those that were woken for this CPU and not taken in count as one, and it was asked to take them in.
+            let list = load - count(cpu.id);
+            assert!(list == 0 || list == 1 && (asked || cpu.is_leaving()), "{list} more than runnable on {:?}", cpu.id);
+            lists += list as usize;
             assert!(!cpu.is_idle() || load == 0 || asked, "{:?} idles beside {load} tasks", cpu.id);
             let kicked = self.kicks[cpu.id.index()] > 0;
             assert!(!asked || kicked || cpu.is_leaving(), "{:?} was asked and not kicked", cpu.id);
             assert_eq!(self.m.sched.faults(&irq, cpu.id), Faults::default());
         }
+        assert!(lists <= listed && (lists > 0 || listed == 0), "{listed} woken for idle CPUs, in {lists} lists");
         for (id, member) in self.members.iter().enumerate() {
             let (state, task) = (member.task.state(), &member.task);
             let fits = match member.at {
                 At::Queue if member.prepared => state == TaskState::Prepared,
                 At::Queue => state == TaskState::Runnable,
                 At::Asleep => matches!(state, TaskState::Blocked(_)),
+                At::Listed => state == TaskState::Waking,
                 At::HandedOver => matches!(state, TaskState::Waking | TaskState::Runnable | TaskState::Prepared),
                 At::Dead => state == TaskState::Dead,
             };

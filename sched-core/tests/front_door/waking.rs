@@ -106,9 +106,9 @@ fn a_task_goes_to_an_idle_cpu_if_its_last_is_busy() {
     m.kicks();
     // CPU 2 is idle but forbidden.
     m.cpu(0).wake(&task);
-    assert_eq!(task.sched.cpu().0, 3);
     assert_eq!(m.kicks(), [3]);
     m.cpu(3).leave_interrupt();
+    assert_eq!(task.sched.cpu().0, 3);
     assert!(m.cpu(3).runs(&task));
 }
 

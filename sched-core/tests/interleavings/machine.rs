@@ -196,6 +196,8 @@ impl Machine {
             assert!(load == 0 || asked || !self.sched.is_idle(&cpu.irq()), "CPU {} idles beside {load} tasks", cpu.id);
             assert_eq!(self.sched.faults(&cpu.irq(), CpuId(cpu.id)), Faults::default());
         }
+        // Idle CPUs take in who was woken for them.
+        self.cpus().for_each(Cpu::leave_interrupt);
         let alive = tasks.iter().filter(|task| task.sched.state() == TaskState::Runnable).count() as u64;
         assert_eq!(self.loads().iter().sum::<u64>(), alive, "runnable tasks and tasks on queues");
         let mut ran_on = vec![u32::MAX; tasks.len()];

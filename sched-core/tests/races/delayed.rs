@@ -13,6 +13,7 @@ fn a_waker_sees_what_the_queue_of_a_delayed_sleeper_left() {
         let wakee = debtor.clone();
         // Its turn comes on CPU 0, while CPU 1, which is idle, takes it.
         at_once(|| _ = m.cpu(0).switch(Reason::Preempt), move || assert_eq!(m.cpu(1).wake(&wakee), Woken::Yes));
+        m.settle();
         assert_eq!(debtor.state(), TaskState::Runnable);
         m.nobody_is_lost(&[&debtor, &other]);
     });
@@ -25,6 +26,7 @@ fn a_waker_sees_what_a_new_mask_left_of_a_delayed_sleeper() {
         let [debtor, other] = m.delayed();
         let wakee = debtor.clone();
         at_once(|| m.cpu(0).set_affinity(&debtor, &[1]), move || assert_eq!(m.cpu(1).wake(&wakee), Woken::Yes));
+        m.settle();
         assert_eq!(debtor.state(), TaskState::Runnable);
         m.nobody_is_lost(&[&debtor, &other]);
     });

@@ -23,6 +23,7 @@ fn a_task_that_is_woken_while_it_is_left_is_continued_by_one_cpu() {
                 m.cpu(1).leave_interrupt();
             },
         );
+        m.settle();
         assert_eq!(task.state(), TaskState::Runnable);
         m.nobody_is_lost(&[&task]);
         for cpu in [0, 1] {

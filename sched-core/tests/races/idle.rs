@@ -14,7 +14,7 @@ fn a_kick_finds_its_request_and_an_idle_cpu_its_task() {
         m.cpu(0).set_affinity(&task, &[1]);
         let wakee = task.clone();
         // If the kick came first, CPU 1 would look, find nothing, and halt for ever.
-        at_once(|| assert_eq!(m.cpu(0).wake(&task), Woken::Yes), move || m.cpu(1).idle_until_runs(&wakee));
+        at_once(|| assert_eq!(m.cpu(0).wake(&task), Woken::Yes), move || m.cpu(1).idle_until_runs(&[&wakee]));
         m.nobody_is_lost(&[&task]);
     });
 }
@@ -37,7 +37,7 @@ fn a_task_that_comes_while_a_cpu_goes_idle_is_found() {
             || assert_eq!(m.cpu(0).wake(&last), Woken::Yes),
             move || {
                 m.cpu(1).block();
-                m.cpu(1).idle_until_runs(&comes);
+                m.cpu(1).idle_until_runs(&[&comes]);
             },
         );
         m.nobody_is_lost(&[&last, &waits, &brief]);

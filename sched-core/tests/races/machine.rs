@@ -239,8 +239,16 @@ impl Machine {
         [debtor, other]
     }
 
-    /// After all threads have ended: the tasks that want to run are on queues, one each.
+    /// Every CPU does what it was asked to.
+    pub fn settle(self) {
+        for cpu in [0, 1] {
+            self.cpu(cpu).leave_interrupt();
+        }
+    }
+
+    /// After all threads have ended: every CPU does what it was asked to, and the tasks that want to run are on queues, one each.
     pub fn nobody_is_lost(self, tasks: &[&Arc<Task>]) {
+        self.settle();
         let wanting = tasks.iter().filter(|task| task.state() == TaskState::Runnable).count() as u64;
         assert_eq!(self.sched.nr_running(CpuId(0)) + self.sched.nr_running(CpuId(1)), wanting);
     }
@@ -313,9 +321,19 @@ impl Cpu {
         }
     }
 
-    /// The idle loop, until the CPU runs `task`: look for a request, and if there is none, halt until kicked.
-    pub fn idle_until_runs(self, task: &Arc<Task>) {
-        while !self.runs(task) {
+    /// The idle loop of a CPU that polls once before it halts, until it runs one of `tasks`.
+    pub fn poll_until_runs(self, tasks: &[&Arc<Task>]) {
+        while !tasks.iter().any(|task| self.runs(task)) {
+            if self.sched.begin_poll(&self.irq()) && self.sched.end_poll(&self.irq()) {
+                self.sched.platform().bells[self.id as usize].wait();
+            }
+            self.leave_interrupt();
+        }
+    }
+
+    /// The idle loop, until the CPU runs one of `tasks`: look for a request, and if there is none, halt until kicked.
+    pub fn idle_until_runs(self, tasks: &[&Arc<Task>]) {
+        while !tasks.iter().any(|task| self.runs(task)) {
             if self.sched.need_resched(&self.irq()) {
                 self.switch(Reason::Preempt);
             } else {

@@ -70,6 +70,7 @@ fn a_nice_value_set_during_a_placement_counts() {
             || assert_eq!(m.cpu(0).wake(&task), Woken::Yes),
             move || m.sched.set_params(&m.cpu(1).irq(), &renamed, light()).expect("a fair task"),
         );
+        m.settle();
         assert_eq!(task.state(), TaskState::Runnable);
         m.cpu(0).leave_interrupt();
         weighs_light(m, 0, &task);

@@ -27,6 +27,7 @@ fn a_wake_up_is_never_lost_between_check_and_block() {
                 m.cpu(1).wake(&wakee);
             },
         );
+        m.settle();
         assert_eq!(task.state(), TaskState::Runnable);
         m.nobody_is_lost(&[&task]);
     });

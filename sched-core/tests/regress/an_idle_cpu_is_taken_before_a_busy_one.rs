@@ -23,7 +23,7 @@ fn as_long_as_a_cpu_idles_no_task_waits() {
     for (woken, task) in asleep.iter().enumerate().take(3) {
         m.cpu(0).wake(task);
         let kicks = m.kicks();
-        assert_eq!(kicks, [task.sched.cpu().0], "wake-up {woken}");
+        assert_eq!(kicks.len(), 1, "wake-up {woken}");
         m.cpu(kicks[0]).leave_interrupt();
         assert!(m.cpu(kicks[0]).runs(task));
     }
