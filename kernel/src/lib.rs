@@ -29,6 +29,7 @@ pub mod figures;
 pub mod param;
 pub mod plan;
 pub mod rules;
+pub mod topology;
 
 // Of the machine layer, but as pure as the rest: its tests run here.
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn kernel_main(info: &'static BootInfo) -> ! {
     }
     let watch = if settings.watch.is_some() { State::On } else { State::Off };
     let gates = config::gates(settings.schedstats, settings.psi, watch);
-    sched::start(settings.algorithm, gates, asked.clone(), move || match thread_test {
+    sched::start(settings.algorithm, gates, asked.clone(), settings.idle_poll_us, move || match thread_test {
         Some(test) => selftest::threads::run(selftest.unwrap_or_default(), test),
         None => workload::main(&settings, &asked, info.cmdline),
     })

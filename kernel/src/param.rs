@@ -82,6 +82,8 @@ pub struct Settings<'a> {
     pub features: Option<&'a [u8]>,
     /// For how many milliseconds a CPU may idle while a thread waits; none: nobody watches.
     pub watch: Option<u32>,
+    /// For how many microseconds an idle CPU looks for something to do before it halts.
+    pub idle_poll_us: u32,
     /// How many CPUs to start at most.
     pub max_cpus: usize,
     /// The list of workloads, for [`crate::plan`].
@@ -140,7 +142,7 @@ enum Refused {
 }
 
 /// Every parameter there is.
-pub static TABLE: [Parameter; 11] = [
+pub static TABLE: [Parameter; 12] = [
     Parameter {
         name: "schedstats",
         accepts: "enable or disable",
@@ -270,6 +272,19 @@ pub static TABLE: [Parameter; 11] = [
         },
     },
     Parameter {
+        name: "idle_poll",
+        accepts: "a decimal number of microseconds from 0 to 1000",
+        default: "20",
+        what: "How long an idle CPU looks for something to do before it halts.",
+        audience: Audience::Users,
+        part: None,
+        set: |settings, value| {
+            settings.idle_poll_us = parse_unsigned(value, 0..=1000).map_err(|_| Refused::Value)? as u32;
+            Ok(())
+        },
+        show: |settings, f| write!(f, "{}", settings.idle_poll_us),
+    },
+    Parameter {
         name: "schedstat_version",
         accepts: "15, 16 or 17",
         default: "17",
@@ -367,6 +382,7 @@ impl Settings<'_> {
             algorithm: Algorithm::default(),
             features: None,
             watch: None,
+            idle_poll_us: 20,
             max_cpus: usize::MAX,
             run: DEFAULT_RUN,
             dump: None,

@@ -131,6 +131,19 @@ fn either_algorithm_is_chosen_in_every_build() {
 }
 
 #[test]
+fn the_idle_poll_takes_microseconds() {
+    assert_eq!(read_with(b"", ALL).0.idle_poll_us, 20);
+    assert_eq!(read_with(b"idle_poll=1000", ALL).0.idle_poll_us, 1000);
+    for wrong in ["1001", "-1", "x", ""] {
+        let line = format!("idle_poll=7 idle_poll={wrong}");
+        let (settings, lines) = read_with(line.as_bytes(), ALL);
+        assert_eq!(settings.idle_poll_us, 7, "{wrong}");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("accepted: a decimal number of microseconds from 0 to 1000"), "{lines:?}");
+    }
+}
+
+#[test]
 fn the_watch_takes_milliseconds() {
     assert_eq!(read_with(b"", DEBUG).0.watch, None);
     assert_eq!(read_with(b"watch=10", DEBUG).0.watch, Some(10));

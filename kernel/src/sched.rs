@@ -31,9 +31,10 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use kernel::rules::{Asked, Shown};
+use kernel::topology::{Lines, Shifts};
 use sched_core::{
     Algorithm, CpuId, CpuQueue, Decision, Gates, IrqOff, Reason, Scheduler, Sleep, SleepKind, Tunables, Woken,
 };
@@ -41,7 +42,7 @@ use spin::Once;
 
 use crate::arch::exit::{Verdict, exit};
 use crate::arch::hooks::{self, Hooks};
-use crate::arch::{apic, irq, kick, percpu, switch};
+use crate::arch::{apic, irq, kick, percpu, switch, tsc};
 use crate::config::{KernelConfig, Machine};
 use crate::lock::irq_off;
 use crate::thread::{self, SpawnOptions, Thread};
@@ -55,6 +56,8 @@ static READY: AtomicUsize = AtomicUsize::new(0);
 /// Where the first thread waits for all CPUs.
 static ALL_READY: WaitQueue = WaitQueue::new();
 
+/// For how long an idle CPU looks for something to do before it halts.
+static IDLE_POLL_NS: AtomicU64 = AtomicU64::new(0);
 static HOOKS: Hooks = Hooks {
     timer: || irq_off(timer::interrupt),
     // The request is looked at on the way out.
@@ -71,12 +74,18 @@ pub fn start(
     algorithm: Algorithm,
     gates: Gates<KernelConfig>,
     asked: Asked,
+    idle_poll_us: u32,
     main: impl FnOnce() -> Verdict + Send + 'static,
 ) -> ! {
     let cpus = smp::online();
     let tunables = Tunables::for_cpus(cpus as u32).with(algorithm);
     println!("sched: {}", Shown(tunables));
-    let queues: Vec<CpuQueue<KernelConfig>> = (0..cpus).map(|_| CpuQueue::new(&tunables)).collect();
+    let shifts = Shifts::read(&raw_cpuid::CpuId::new());
+    let place = |cpu: CpuId| shifts.place(apic::id_of(cpu.index()));
+    println!("{}", Lines { cpus: cpus as u32, place });
+    let queues: Vec<CpuQueue<KernelConfig>> =
+        (0..cpus as u32).map(|cpu| CpuQueue::placed(&tunables, CpuId(cpu), cpus as u32, place)).collect();
+    IDLE_POLL_NS.store(u64::from(idle_poll_us) * 1000, Ordering::Relaxed);
     match Scheduler::new(Box::leak(queues.into_boxed_slice()), Machine, gates) {
         Ok(scheduler) => {
             irq_off(|irq| change_features(irq, &scheduler, &asked));
@@ -289,14 +298,34 @@ fn idle() -> ! {
         });
         if halts {
             percpu::preempt_disable();
-            // A request that comes after the look above comes with an interrupt, which ends the halt.
-            irq::enable_and_halt();
-            irq::disable();
+            if poll() {
+                // A request that comes after the last look comes with an interrupt, which ends the halt.
+                irq::enable_and_halt();
+                irq::disable();
+            }
             // The loop looks for requests itself.
             let _ = percpu::preempt_enable();
             report::leave_idle();
         }
     }
+}
+
+/// Looks for something to do for a while, with interrupts on; they are off before and after. False if there is something.
+fn poll() -> bool {
+    let nanos = IDLE_POLL_NS.load(Ordering::Relaxed);
+    if nanos == 0 {
+        return true;
+    }
+    if !irq_off(|irq| scheduler().begin_poll(irq)) {
+        return false;
+    }
+    let until = tsc::now_ns() + nanos;
+    while tsc::now_ns() < until && !irq_off(|irq| scheduler().need_resched(irq)) {
+        irq::enable();
+        core::hint::spin_loop();
+        irq::disable();
+    }
+    irq_off(|irq| scheduler().end_poll(irq))
 }
 
 /// Runnable threads of `cpu`; a hint.
