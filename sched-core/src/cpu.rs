@@ -49,6 +49,9 @@ pub struct CpuQueue<C: Config> {
     pub(crate) watch: <C::Watch as Gate>::Store<WatchCpu<C::Sync>>,
 }
 
+/// The bit of `Published::load` that says that all tasks are of the idle policy; below it lies their number.
+const ONLY_IDLE_POLICY: u32 = 32;
+
 /// Read by CPUs that look for a place.
 #[repr(C, align(64))]
 struct Published<F: Family> {
@@ -105,7 +108,9 @@ impl<C: Config> Drop for Section<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
         let (published, inner) = (&self.queue.published, &*self.inner);
-        published.load.store(u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready), Relaxed);
+        let runnable = u64::from(inner.fair.nr_runnable()) + u64::from(inner.stop_ready);
+        let only_idle_policy = inner.fair.only_idle_policy() && !inner.stop_ready;
+        published.load.store(runnable | u64::from(only_idle_policy) << ONLY_IDLE_POLICY, Relaxed);
         published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
         published.min_vruntime.store(inner.fair.min_vruntime().raw(), Relaxed);
     }
@@ -124,6 +129,16 @@ mod request {
 struct OwnerLine<C: Config> {
     current: OwnerCell<C::Sync, Option<TaskRef<C>>>,   // (o)
     handover: OwnerCell<C::Sync, Option<Handover<C>>>, // (o)
+    search: OwnerCell<C::Sync, Search>,                // (o)
+}
+
+/// How this CPU looks for an idle one when it wakes a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    /// At how many it looks.
+    pub(crate) most: u32,
+    /// Where it goes on if it cannot look at all.
+    pub(crate) from: CpuId,
 }
 
 /// What the queue's lock guards.
@@ -212,7 +227,11 @@ impl<C: Config> CpuQueue<C> {
                     unfinished: 0,
                 }),
             },
-            owner: OwnerLine { current: OwnerCell::new(None), handover: OwnerCell::new(None) },
+            owner: OwnerLine {
+                current: OwnerCell::new(None),
+                handover: OwnerCell::new(None),
+                search: OwnerCell::new(Search { most: 64, from: CpuId(0) }),
+            },
             counters: Default::default(),
             psi: Default::default(),
             watch: Default::default(),
@@ -231,7 +250,13 @@ impl<C: Config> CpuQueue<C> {
     /// A hint: it may change at once.
     #[inline(always)]
     pub(crate) fn load(&self) -> u64 {
-        self.published.load.load(Relaxed) + u64::from(self.has_wakees())
+        (self.published.load.load(Relaxed) & u64::from(u32::MAX)) + u64::from(self.has_wakees())
+    }
+
+    /// Whether whoever is runnable here gives way to a normal task. As much of a hint.
+    #[inline(always)]
+    pub(crate) fn gives_way(&self) -> bool {
+        self.published.load.load(Relaxed) >> ONLY_IDLE_POLICY != 0 && !self.has_wakees()
     }
 
     /// Takes the queue for one scheduler. False if it had one already, also one that is gone: its tasks may still be here.
@@ -400,6 +425,18 @@ impl<C: Config> CpuQueue<C> {
     pub(crate) unsafe fn set_handover(&self, handover: Handover<C>) {
         // SAFETY: by this function's contract.
         unsafe { self.owner.handover.set(Some(handover)) }
+    }
+
+    /// # Safety
+    /// The caller runs on the CPU of this queue with interrupts off.
+    pub(crate) unsafe fn change_search(&self, change: impl FnOnce(&mut Search)) -> Search {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let mut search = self.owner.search.get();
+            change(&mut search);
+            self.owner.search.set(search);
+            search
+        }
     }
 
     /// # Safety

@@ -92,6 +92,12 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.members.nr_runnable()
     }
 
+    /// Whether all entities, delayed ones too, are of [`Policy::Idle`](crate::Policy::Idle), whose weight is the smallest there is.
+    #[inline(always)]
+    pub(crate) fn only_idle_policy(&self) -> bool {
+        self.members.weight == u64::from(self.members.nr) * u64::from(Weight::IDLE.get())
+    }
+
     pub(crate) fn pick_failures(&self) -> u64 {
         match &self.policy {
             AnyPolicy::Eevdf(eevdf) => eevdf.pick_failures,

@@ -56,7 +56,7 @@ use place::{Coming, Queued};
 
 use crate::{
     config::Config,
-    cpu::{CpuQueue, Handover, Inner, Section, Then},
+    cpu::{CpuQueue, Handover, Inner, Search, Section, Then},
     entity::EntityRef,
     features::{Feature, FeatureError, FeatureSet},
     gate::{Gate, Store},
@@ -114,6 +114,11 @@ impl<C: Config> Here<'_, C> {
     fn set_handover(&self, handover: Handover<C>) {
         // SAFETY: as in `current`.
         unsafe { self.queue.set_handover(handover) }
+    }
+
+    fn change_search(&self, change: impl FnOnce(&mut Search)) -> Search {
+        // SAFETY: as in `current`.
+        unsafe { self.queue.change_search(change) }
     }
 
     #[inline(always)]

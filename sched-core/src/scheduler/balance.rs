@@ -127,8 +127,9 @@ impl<C: Config> Scheduler<'_, C> {
     /// False if there is no idle CPU, or none that anybody may use.
     fn give_to_idle(&self, here: &Here<'_, C>, ticks: u32) -> bool {
         let (mut given, mut asked) = (0, 0);
-        for idle in self.in_view(here.cpu, ticks).filter(|cpu| self.is_idle_cpu(*cpu)) {
-            if self.give(here, idle, |_, _| Some(0)) {
+        let gives_way = |cpu: &CpuId| self.is_idle_cpu(*cpu) || self.queues[cpu.index()].gives_way();
+        for idle in self.in_view(here.cpu, ticks).filter(gives_way) {
+            if self.give(here, idle, |_, task| self.is_free(idle, task).then_some(0)) {
                 given += 1;
                 if given == GIVEN || here.queue.load() < 2 {
                     break;

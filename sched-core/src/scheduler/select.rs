@@ -3,6 +3,7 @@
 //!
 //! # How it works
 //! A sleeper goes back to the CPU it slept on if that is idle; else an idle CPU near it takes it; else it goes back and waits.
+//! For a normal task a CPU that runs only tasks of the idle policy is as good as idle.
 //! A new task, and one that has to move, goes to the CPU with the fewest runnable tasks, one whose core is quiet first.
 //! Whatever is decided here by what others have published may be outdated at once; [`balance`](super::balance) mends it.
 //!
@@ -10,19 +11,22 @@
 //! 1. An answer is online and in the mask, as far as one look could tell; `place` looks again.
 //!
 //! # Cost
-//! A wake-up reads the published line of at most [`LOOKED_AT`] CPUs beside the last one. A birth reads that of all.
+//! A wake-up reads the published line of at most [`LOOKED_AT`] CPUs beside the last one, of few while nobody idles. A birth reads that of all.
 
 use super::{Here, Scheduler, place::Coming};
 use crate::{
     config::Config,
     mask::{self, SharedMask},
+    params::Policy,
     platform::CpuId,
     task::{Class, TaskRef},
     topology::Level,
 };
 
-/// How many CPUs a wake-up looks at, besides the one the task slept on, to find an idle one.
-const LOOKED_AT: usize = 64;
+/// At how many CPUs a wake-up looks, besides the one the task slept on, to find an idle one: at most, and at least.
+/// A search in vain halves the number for the next one of the same waker, a successful one doubles it:
+/// while nobody idles, looking everywhere would be all that a large machine does.
+const LOOKED_AT: core::ops::RangeInclusive<u32> = 8..=64;
 
 impl<C: Config> Scheduler<'_, C> {
     /// A CPU for the task.
@@ -34,10 +38,10 @@ impl<C: Config> Scheduler<'_, C> {
             Coming::Fresh => self.least_loaded(task, here.cpu),
             Coming::Listed if self.may_use(task, here.cpu) => here.cpu,
             Coming::Woken | Coming::Listed if self.may_use(task, last) => {
-                if self.is_idle_cpu(last) {
+                if self.is_free(last, task) {
                     last
                 } else {
-                    self.idle_near(last, task).unwrap_or(last)
+                    self.idle_near(here, last, task).unwrap_or(last)
                 }
             }
             Coming::Woken | Coming::Listed | Coming::Moved => self.least_loaded(task, last),
@@ -46,31 +50,41 @@ impl<C: Config> Scheduler<'_, C> {
 
     /// An idle CPU that the task may use, behind the cache of `last` if there is one, one whose core is quiet if there is one.
     #[inline(always)]
-    fn idle_near(&self, last: CpuId, task: TaskRef<C>) -> Option<CpuId> {
+    fn idle_near(&self, here: &Here<'_, C>, last: CpuId, task: TaskRef<C>) -> Option<CpuId> {
         let others = |at| self.online.word(at) & task.mask.word(at) & !mask::word_of(last, at);
         // A pinned task need not search.
-        if (0..self.mask_words).all(|at| others(at) == 0) { None } else { self.search_idle_near(last, task) }
+        if (0..self.mask_words).all(|at| others(at) == 0) { None } else { self.search_idle_near(here, last, task) }
     }
 
     #[inline(never)]
-    fn search_idle_near(&self, last: CpuId, task: TaskRef<C>) -> Option<CpuId> {
+    fn search_idle_near(&self, here: &Here<'_, C>, last: CpuId, task: TaskRef<C>) -> Option<CpuId> {
         let domains = &self.queues[last.index()].domains;
         let others = |at| self.online.word(at) & task.mask.word(at) & !mask::word_of(last, at);
-        let mut left = LOOKED_AT;
-        self.idle_of(last, &mut left, |at| others(at) & domains.word(Level::Cache, at))
-            .or_else(|| self.idle_of(last, &mut left, |at| others(at) & !domains.word(Level::Cache, at)))
+        let search = here.change_search(|_| {});
+        // Where all can be looked at, the nearest in number comes first; else each search goes on where the last one ended.
+        let from = if self.queues.len() as u32 <= search.most { last } else { search.from };
+        let mut left = search.most;
+        let found = self
+            .idle_of(task, from, &mut left, |at| others(at) & domains.word(Level::Cache, at))
+            .or_else(|| self.idle_of(task, from, &mut left, |at| others(at) & !domains.word(Level::Cache, at)));
+        here.change_search(|search| {
+            let most = if found.is_some() { search.most * 2 } else { search.most / 2 };
+            search.most = most.clamp(*LOOKED_AT.start(), *LOOKED_AT.end());
+            search.from = CpuId((from.0 + search.most) % self.queues.len() as u32);
+        });
+        found
     }
 
     /// An idle CPU of those given as words, one whose core is quiet if there is one. Looks at no more than `left` of them.
     #[inline(always)]
-    fn idle_of(&self, from: CpuId, left: &mut usize, word: impl Fn(usize) -> u64) -> Option<CpuId> {
+    fn idle_of(&self, task: TaskRef<C>, from: CpuId, left: &mut u32, word: impl Fn(usize) -> u64) -> Option<CpuId> {
         let mut idle = None;
         for cpu in mask::ring(self.mask_words, from, word) {
             if *left == 0 {
                 break;
             }
             *left -= 1;
-            if self.is_idle_cpu(cpu) {
+            if self.is_free(cpu, task) {
                 if self.load_beside(cpu) == 0 {
                     return Some(cpu);
                 }
@@ -108,6 +122,14 @@ impl<C: Config> Scheduler<'_, C> {
     #[inline(always)]
     pub(super) fn is_idle_cpu(&self, cpu: CpuId) -> bool {
         self.queues[cpu.index()].load() == 0
+    }
+
+    /// Whether the task would run on `cpu` at once: it has nothing to do, or nothing but tasks of the idle policy,
+    /// which the task is not of.
+    #[inline(always)]
+    pub(super) fn is_free(&self, cpu: CpuId, task: TaskRef<C>) -> bool {
+        let queue = &self.queues[cpu.index()];
+        queue.load() == 0 || queue.gives_way() && task.params().policy != Policy::Idle
     }
 
     /// Runnable tasks of the CPUs that share a core with `cpu`, without its own.

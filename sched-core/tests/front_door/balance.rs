@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sched_core::{CpuId, Nice, Place, Spawn, State, Switch, TaskParams};
+use sched_core::{CpuId, Nice, Place, Policy, Spawn, State, Switch, TaskParams};
 
 use crate::machine::{
     MS, Machine, TICK, Task, machine, mask, nice,
@@ -114,6 +114,56 @@ fn who_sleeps_in_debt_is_not_moved() {
         m.cpu(1).leave_interrupt();
     }
     assert_eq!(m.loads(), [1, 1], "{debtor:?} is on CPU 0, asleep");
+}
+
+/// CPU 1 runs a task of the idle policy.
+fn idle_policy_on_cpu_1(m: &Machine) -> Arc<Task> {
+    let params = TaskParams { policy: Policy::Idle, ..TaskParams::default() };
+    let idler = m.cpu(0).spawn_with("idler", Spawn { params, affinity: mask(&[1]) });
+    m.cpu(1).leave_interrupt();
+    assert!(m.cpu(1).runs(&idler));
+    idler
+}
+
+#[test]
+fn a_cpu_that_runs_the_idle_policy_only_is_as_good_as_idle_for_a_normal_task() {
+    let m = machine(2);
+    let idler = idle_policy_on_cpu_1(&m);
+    let tasks = crowd(&m, 1, &[0, 1]);
+    m.advance(TICK);
+    m.cpu(0).tick();
+    assert_eq!((m.loads(), m.kicks()), (vec![1, 2], vec![1]));
+    m.cpu(1).leave_interrupt();
+    assert!(tasks.iter().any(|task| m.cpu(1).runs(task)), "{idler:?} gives way");
+}
+
+#[test]
+fn a_wake_up_takes_a_cpu_that_runs_the_idle_policy_only() {
+    let m = machine(2);
+    let sleeper = m.cpu(0).spawn_on("sleeper", &[0]);
+    m.cpu(0).leave_interrupt();
+    m.cpu(0).block();
+    m.cpu(0).set_affinity(&sleeper, &[0, 1]).expect("online");
+    let _busy = m.cpu(0).spawn_on("busy", &[0]);
+    m.cpu(0).leave_interrupt();
+    let idler = idle_policy_on_cpu_1(&m);
+    m.cpu(0).wake(&sleeper);
+    m.cpu(1).leave_interrupt();
+    assert!(m.cpu(1).runs(&sleeper), "{idler:?} gives way");
+}
+
+#[test]
+fn tasks_of_the_idle_policy_do_not_make_way_for_each_other() {
+    let m = machine(2);
+    let _idler = idle_policy_on_cpu_1(&m);
+    let idle = TaskParams { policy: Policy::Idle, ..TaskParams::default() };
+    for task in crowd(&m, 1, &[0, 1]) {
+        m.cpu(0).set_params(&task, idle).expect("fair");
+    }
+    m.kicks();
+    m.advance(TICK);
+    m.cpu(0).tick();
+    assert_eq!((m.loads(), m.kicks()), (vec![2, 1], vec![]));
 }
 
 #[test]
