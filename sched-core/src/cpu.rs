@@ -371,7 +371,8 @@ impl<C: Config> CpuQueue<C> {
         loop {
             task.words.next_wakee.store(last, Relaxed);
             // Release: who takes the list in sees the tasks as their wakers left them.
-            match self.departed.wakees.compare_exchange(last, task.to_word(), Release, Relaxed) {
+            // Acquire: who pushes after it was taken by a CPU that goes offline sees that it does.
+            match self.departed.wakees.compare_exchange(last, task.to_word(), AcqRel, Relaxed) {
                 Ok(_) => return last == 0,
                 Err(other) => last = other,
             }
@@ -384,9 +385,9 @@ impl<C: Config> CpuQueue<C> {
         self.departed.wakees.load(Relaxed) != 0
     }
 
-    /// The tasks woken for this CPU, the first one first; the calling CPU places them.
+    /// The tasks woken for this CPU, the first one first; the caller places them.
     pub(crate) fn take_wakees(&self) -> impl Iterator<Item = TaskRef<C>> + use<C> {
-        let mut last = self.departed.wakees.swap(0, Acquire);
+        let mut last = self.departed.wakees.swap(0, AcqRel);
         // Pushed as on a stack; turned round, so that who was woken first comes first.
         let mut first = 0;
         // SAFETY: who is in the list is Waking, so it does not run, and the scheduler owns it.

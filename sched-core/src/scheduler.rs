@@ -32,13 +32,14 @@
 //!    under the lock of the queue it is placed on.
 //! 3. A runnable task is on a queue, or its placement has an owner that is running.
 //! 4. A request is set before its kick; a kick is sent for every request that was not already pending on another CPU.
-//! 5. At most one queue lock is held at a time; locks are ordered: mask writer, queue, averages.
+//! 5. At most one queue lock is held at a time; locks are ordered: mask writer or hotplug, queue, averages.
 //!
 //! # Cost
 //! `schedule`: one lock, O(log n) on average (see `queue`). `wake`: one lock, one or two compare-and-swaps, a bounded scan for an idle CPU.
 //! `finish_switch`: one swap, no lock.
 
 mod balance;
+mod hotplug;
 mod observe;
 mod place;
 mod select;
@@ -66,7 +67,7 @@ use crate::{
     policy::Departure,
     queue::Left,
     stats::{Prev, watch::Watch},
-    sync::{Family, Word},
+    sync::{Family, Lock, Word},
     task::{Class, SleepKind, TaskPtr, TaskRef, on_cpu, state},
     token::IrqOff,
 };
@@ -83,6 +84,8 @@ pub struct Scheduler<'q, C: Config> {
     watch: <C::Watch as Gate>::Store<Watch<C::Sync>>,
     /// How many words of a mask name CPUs that there are.
     mask_words: usize,
+    /// Held by a CPU that is about to go offline, so that the last two do not go together.
+    plugging: Lock<C::Sync, ()>,
     /// The CPUs that are online.
     online: <C::Mask as CpuMask>::Shared<C::Sync>,
     /// Not 0: some CPU may have a task that waits. Set where one may come to be, cleared by who looked everywhere.
@@ -156,6 +159,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             psi: Default::default(),
             watch: Default::default(),
             mask_words: queues.len().div_ceil(64),
+            plugging: Lock::new(()),
             online: SharedMask::new(C::Mask::EMPTY),
             crowded: Word::new(0),
             changed_features: Word::new(0),
@@ -298,7 +302,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
         }
         let fair = prev.is(Class::Fair);
         let then = match departure {
-            None if fair && !prev.mask.contains(here.cpu) => Some(Then::Move),
+            None if fair && !prev.mask.contains(here.cpu) && self.any_online(&prev.mask.load()) => Some(Then::Move),
             other => other,
         };
         match then {
@@ -327,7 +331,7 @@ impl<'q, C: Config> Scheduler<'q, C> {
             }
         }
         let mut next = Self::pick(&mut inner, now);
-        if next.is(Class::Idle) && self.may_be_crowded() {
+        if next.is(Class::Idle) && self.may_be_crowded() && self.is_online(here.cpu) {
             (inner, now, next) = self.pull_and_pick(here, inner);
         }
         if next == prev {

@@ -16,6 +16,8 @@ mod errors;
 mod exiting;
 #[path = "front_door/features.rs"]
 mod features;
+#[path = "front_door/hotplug.rs"]
+mod hotplug;
 #[path = "front_door/load.rs"]
 mod load;
 #[path = "front_door/params.rs"]

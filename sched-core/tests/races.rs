@@ -1,4 +1,4 @@
-//! The front door under `loom`, which plays every schedule with at most three preemptions (`LOOM_MAX_PREEMPTIONS=4` for more),
+//! The front door under `loom`, which plays every schedule with at most two preemptions (`LOOM_MAX_PREEMPTIONS=4` for more),
 //! knows what each ordering promises, and reports every access to a guarded field that nothing orders after the last one.
 //! Small cases of two CPUs; larger ones are `interleavings.rs`, which plays as if memory were sequentially consistent.
 
@@ -13,6 +13,8 @@ mod delayed;
 mod exiting;
 #[path = "races/handover.rs"]
 mod handover;
+#[path = "races/hotplug.rs"]
+mod hotplug;
 #[path = "races/idle.rs"]
 mod idle;
 #[path = "races/params.rs"]
@@ -26,7 +28,7 @@ mod wake_list;
 fn check(scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 1_000_000;
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
     builder.check(scenario);
 }
 

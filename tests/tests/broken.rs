@@ -23,13 +23,10 @@ const BREAKS: &[Break] = &[
     Break {
         what: "a request is set before its kick",
         file: "src/scheduler/place.rs",
-        from: "break (cpu, queue.push_wakee(task) && queue.request_to_look());",
+        from: "let kick = queue.push_wakee(task) && queue.request_to_look();",
         to: "let first = queue.push_wakee(task);
                 self.platform.kick(cpu);
-                if first {
-                    queue.request_to_look();
-                }
-                break (cpu, false);",
+                let kick = first && queue.request_to_look() && cpu == here.cpu;",
         caught_by: ("races", "idle::a_kick_finds_its_request_and_an_idle_cpu_its_task"),
     },
     Break {
@@ -91,8 +88,8 @@ const BREAKS: &[Break] = &[
     Break {
         what: "a mask is looked at again under the lock of the queue that was chosen",
         file: "src/scheduler/place.rs",
-        from: "if !task.mask.contains(cpu) && task.is(Class::Fair)",
-        to: "if cpu.0 == u32::MAX && task.is(Class::Fair)",
+        from: "(task.mask.contains(cpu) || !self.any_online(&task.mask.load()));",
+        to: "(cpu.0 != u32::MAX || !self.any_online(&task.mask.load()));",
         caught_by: ("races", "balance::a_task_is_pulled_only_where_its_mask_allows"),
     },
     Break {
@@ -114,6 +111,22 @@ const BREAKS: &[Break] = &[
         from: "queue.push_wakee(task) && queue.request_to_look()",
         to: "queue.push_wakee(task) && queue.request()",
         caught_by: ("races", "wake_list::who_is_woken_while_the_list_is_taken_in_is_taken_in_too"),
+    },
+    Break {
+        what: "a waker whose wakee came too late for a CPU that went offline passes it on",
+        file: "src/scheduler/place.rs",
+        from: "if !self.is_online(cpu) {
+                    // It went",
+        to: "if cpu.0 == u32::MAX {
+                    // It went",
+        caught_by: ("races", "hotplug::who_is_woken_for_a_cpu_that_goes_offline_is_taken_in_elsewhere"),
+    },
+    Break {
+        what: "a placement sees under the lock that a CPU has left",
+        file: "src/scheduler/place.rs",
+        from: "let usable = self.is_online(cpu) && (",
+        to: "let usable = cpu.0 != u32::MAX && (",
+        caught_by: ("races", "hotplug::who_is_born_on_a_cpu_that_goes_offline_moves"),
     },
     Break {
         what: "a CPU that stops polling looks once more before it halts",

@@ -155,6 +155,13 @@ impl<C: Config> Scheduler<'_, C> {
         }
     }
 
+    /// Hook: a CPU has gone offline.
+    pub(super) fn observe_offline(&self, queue: &CpuQueue<C>) {
+        if let Some(watch) = queue.watch.get().filter(|_| self.gates.watch.on()) {
+            watch.goes_busy();
+        }
+    }
+
     /// Hook: the tick of a busy CPU. No lock is held.
     #[inline(always)]
     pub(super) fn observe_tick(&self, here: &Here<'_, C>, now: Nanos) {

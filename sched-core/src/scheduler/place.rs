@@ -84,7 +84,14 @@ impl<'q, C: Config> Scheduler<'q, C> {
             if coming == Coming::Woken && cpu != here.cpu && self.is_idle_cpu(cpu) && task.is(Class::Fair) {
                 // It has nothing to do, so it may as well do this, with its own queue at hand. The wait begins now.
                 task.words.here_since.store(self.platform.now(cpu), Relaxed);
-                break (cpu, queue.push_wakee(task) && queue.request_to_look());
+                let kick = queue.push_wakee(task) && queue.request_to_look();
+                if !self.is_online(cpu) {
+                    // It went offline meanwhile and may not have seen the list. Whoever takes it has it whole.
+                    for late in queue.take_wakees() {
+                        self.place(here, late, Coming::Listed);
+                    }
+                }
+                break (cpu, kick);
             }
             let mut inner = queue.lock();
             if task.words.cpu.load(Relaxed) != u64::from(cpu.0) {
@@ -92,7 +99,8 @@ impl<'q, C: Config> Scheduler<'q, C> {
                 task.words.cpu.store(u64::from(cpu.0), SeqCst);
                 C::Sync::fence(SeqCst);
             }
-            if !task.mask.contains(cpu) && task.is(Class::Fair) && self.any_online(&task.mask.load()) {
+            let usable = self.is_online(cpu) && (task.mask.contains(cpu) || !self.any_online(&task.mask.load()));
+            if !usable && task.is(Class::Fair) {
                 if let Coming::Given(_) = coming {
                     coming = Coming::Moved;
                 }

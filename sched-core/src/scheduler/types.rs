@@ -75,6 +75,12 @@ pub enum Error {
     NoSuchCpu(CpuId),
     /// The CPU is online already.
     AlreadyOnline(CpuId),
+    /// The CPU is not online.
+    NotOnline(CpuId),
+    /// The CPU runs a task of the fair class.
+    NotIdle(CpuId),
+    /// No other CPU is online.
+    LastCpu(CpuId),
     /// The task was spawned before.
     AlreadySpawned,
     /// The CPU has a stop task already.
@@ -93,6 +99,11 @@ impl fmt::Display for Error {
             Self::NoOnlineCpu => write!(f, "the affinity mask holds no CPU that is online"),
             Self::NoSuchCpu(cpu) => write!(f, "CPU {} has no queue", cpu.0),
             Self::AlreadyOnline(cpu) => write!(f, "CPU {} is online already", cpu.0),
+            Self::NotOnline(cpu) => write!(f, "CPU {} is not online", cpu.0),
+            Self::NotIdle(cpu) => {
+                write!(f, "CPU {} runs a task: only its idle or stop task can take it offline", cpu.0)
+            }
+            Self::LastCpu(cpu) => write!(f, "CPU {} is the last one online", cpu.0),
             Self::AlreadySpawned => write!(f, "the task was spawned before"),
             Self::StopTaskTaken(cpu) => write!(f, "CPU {} has a stop task already", cpu.0),
             Self::NotFair => write!(f, "the idle task and the stop task keep their CPU and parameters"),

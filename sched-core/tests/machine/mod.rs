@@ -14,7 +14,7 @@
 //! 2. The scheduler holds at most one lock at a time, and takes none twice ([`watched`]).
 //! 3. A kick goes to another CPU, with no lock held, and finds the request there already ([`board`]).
 //! 4. A decision answers the request.
-//! 5. A CPU goes on only with a task whose mask allows it.
+//! 5. A CPU goes on only with a task whose mask allows it, unless no CPU of that mask is online.
 //! 6. A task is given back only by the CPU that left it for good.
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -320,6 +320,14 @@ impl<S: Made, P: Made> Cpu<'_, S, P> {
         idle.on.store(u64::from(self.id.0) + 1, Relaxed);
     }
 
+    pub fn go_offline(&self) -> Result<(), Error> {
+        self.machine.sched.go_offline(&self.ready())
+    }
+
+    pub fn come_back(&self) -> Result<(), Error> {
+        self.machine.sched.come_back(&self.ready())
+    }
+
     /// A new task with default parameters, allowed everywhere.
     pub fn spawn(&self, name: &str) -> Arc<Task<Built<S, P>>> {
         self.spawn_with(name, Spawn::default())
@@ -393,8 +401,10 @@ impl<S: Made, P: Made> Cpu<'_, S, P> {
         let current = self.machine.sched.current(&irq).expect("online");
         // SAFETY: the current task is alive.
         let current = unsafe { current.as_ref() };
+        let mask = current.sched.affinity();
+        let homeless = !self.machine.sched.online().any(|cpu| mask.contains(cpu));
         assert!(
-            current.sched.affinity().contains(self.id) || self.is_idle(),
+            mask.contains(self.id) || homeless || self.is_idle(),
             "{:?} goes on with {current:?}, whose mask forbids it",
             self.id
         );

@@ -30,7 +30,7 @@ use sched_core::{
 };
 
 use super::{
-    MS, Nanos, Scenario,
+    MS, Nanos, Scenario, US,
     broken::Break,
     oracles::{self, Doing, Member, Oracle, Pipe, Seat, State, Verdict},
     script::{Op, PIPE_ROOM, Task, Whom},
@@ -65,7 +65,7 @@ pub struct Figures {
     pub switches: u64,
     /// Wake-ups.
     pub wake_ups: u64,
-    /// Wake-ups that brought a task to another CPU than the one it slept on.
+    /// Switches to a task that ran on another CPU before.
     pub moved: u64,
     /// Kicks sent.
     pub kicks: u64,
@@ -99,6 +99,9 @@ enum Event {
     Timer(u32, usize, u64),
     Start(u32, usize),
     Online(u32),
+    /// The CPU goes offline for so long, as soon as it idles.
+    Leave(u32, Nanos),
+    Back(u32),
     Sample,
 }
 
@@ -211,6 +214,9 @@ impl Engine<'_> {
                 self.events.push(Reverse((plan.at, self.order, Event::Start(starter, id))));
             }
         }
+        for away in &scenario.away {
+            self.at(away.at, Event::Leave(away.cpu, away.span));
+        }
         self.at(MS, Event::Sample);
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             if at > scenario.length {
@@ -277,7 +283,9 @@ impl Engine<'_> {
                 return self.ask(|oracle, state| oracle.sample(state));
             }
             Event::Arrive(cpu) | Event::Tick(cpu) | Event::Kick(cpu) | Event::Due(cpu, _) => cpu,
-            Event::Timer(cpu, ..) | Event::Start(cpu, _) | Event::Online(cpu) => cpu,
+            Event::Online(cpu) | Event::Leave(cpu, _) | Event::Back(cpu) => cpu,
+            // The work of a CPU that is not there is done by another one.
+            Event::Timer(cpu, ..) | Event::Start(cpu, _) => self.stand_in(cpu),
         };
         if self.state.seats[cpu as usize].switching && !matches!(event, Event::Arrive(_)) {
             let later = self.state.seats[cpu as usize].arrives;
@@ -309,6 +317,8 @@ impl Engine<'_> {
             }
             Event::Start(_, plan) => self.start(cpu, plan)?,
             Event::Online(_) => self.bring_online(cpu)?,
+            Event::Leave(_, span) => self.leave(cpu, span),
+            Event::Back(_) => self.come_back(cpu)?,
             Event::Sample => {}
         }
         self.leave_interrupt(cpu)
@@ -326,6 +336,34 @@ impl Engine<'_> {
             let phase = TICK * u64::from(cpu + 1) / u64::from(self.state.scenario.cpus);
             self.at(now + phase, Event::Tick(cpu));
         }
+        self.changes();
+        Ok(())
+    }
+
+    fn stand_in(&self, cpu: u32) -> u32 {
+        let online = |cpu: &u32| self.state.seats[*cpu as usize].online;
+        let cpus = self.state.scenario.cpus;
+        (0..cpus).map(|step| (cpu + step) % cpus).find(online).unwrap_or(cpu)
+    }
+
+    fn leave(&mut self, cpu: u32, span: Nanos) {
+        let irq = self.state.on(cpu);
+        let idles = self.state.seats[cpu as usize].runs.is_none();
+        if idles && self.state.sched.go_offline(&irq).is_ok() {
+            self.seat(cpu).online = false;
+            self.at(self.state.now + span, Event::Back(cpu));
+            self.changes();
+        } else {
+            self.at(self.state.now + 50 * US, Event::Leave(cpu, span));
+        }
+    }
+
+    fn come_back(&mut self, cpu: u32) -> Played {
+        let irq = self.state.on(cpu);
+        self.state.sched.come_back(&irq).expect("it was away");
+        let now = self.state.now;
+        let seat = self.seat(cpu);
+        (seat.online, seat.idle_since) = (true, now);
         self.changes();
         Ok(())
     }
@@ -404,6 +442,7 @@ impl Engine<'_> {
         }
         if let Some(id) = next {
             let member = &mut self.state.members[id];
+            self.figures.moved += u64::from(member.last.replace(cpu).is_some_and(|last| last != cpu));
             member.on = Some(cpu);
             member.waited += member.waits_since.take().map_or(0, |since| now - since);
         }
@@ -559,11 +598,10 @@ impl Engine<'_> {
         self.changes();
         self.figures.wake_ups += 1;
         if self.state.scenario.broken != Some(Break::SwallowedWakeUp(self.figures.wake_ups)) {
-            let (last, words) = (task.sched.cpu(), world::words_read());
+            let words = world::words_read();
             let woken = self.state.sched.wake(&irq, &task);
             self.figures.words += world::words_read() - words;
             assert_eq!(woken, Woken::Yes, "t{id} slept");
-            self.figures.moved += u64::from(task.sched.cpu() != last);
         }
         let to = task.sched.cpu().0;
         self.note(cpu, trace::Event::Wake { task: id, to: Some(to).filter(|_| !being_left) });
@@ -581,6 +619,7 @@ impl Engine<'_> {
             params,
             doing: Doing::Awake,
             on: None,
+            last: None,
             waits_since: Some(now),
             waited: 0,
             served: 0,

@@ -50,6 +50,8 @@ pub struct Scenario {
     pub switch: Span,
     /// CPUs from this number on come online late, one every millisecond.
     pub late_from: u32,
+    /// CPUs that go offline for a while.
+    pub away: Vec<Away>,
     /// Rules that are not as by default.
     pub features: Vec<(Feature, bool)>,
     /// How long a CPU may idle while a task that may run there waits; measured but not judged if there is no bound.
@@ -89,6 +91,8 @@ struct File {
     #[serde(default)]
     late_from: Option<u32>,
     #[serde(default)]
+    away: Vec<FileAway>,
+    #[serde(default)]
     features: Vec<String>,
     #[serde(default)]
     idle_bound: Option<String>,
@@ -100,6 +104,26 @@ struct File {
     work: Vec<Work>,
     #[serde(default)]
     task: Vec<FileTask>,
+}
+
+/// A CPU that goes offline, as soon as it idles, and comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Away {
+    /// Which.
+    pub cpu: u32,
+    /// From when on.
+    pub at: Nanos,
+    /// For how long.
+    pub span: Nanos,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAway {
+    cpu: u32,
+    at: String,
+    #[serde(rename = "for")]
+    span: String,
 }
 
 #[derive(Deserialize)]
@@ -144,6 +168,7 @@ impl Scenario {
             kick: Span { from: US, to: 20 * US },
             switch: Span { from: 100, to: 3 * US },
             late_from: cpus,
+            away: Vec::new(),
             features: Vec::new(),
             idle_bound: None,
             wait_bound: None,
@@ -203,6 +228,11 @@ impl Scenario {
             kick: span(file.kick, base.kick)?,
             switch: span(file.switch, base.switch)?,
             late_from: file.late_from.unwrap_or(file.cpus),
+            away: file
+                .away
+                .iter()
+                .map(|away| Ok(Away { cpu: away.cpu, at: parse_nanos(&away.at)?, span: parse_nanos(&away.span)? }))
+                .collect::<Result<_, String>>()?,
             features: file
                 .features
                 .iter()
@@ -233,6 +263,9 @@ impl Scenario {
         within("clock_offset in ns", self.clock_offset, 0, 1_000 * MS)?;
         within("late_from", self.late_from.into(), 1, self.cpus.into())?;
         within("switch in ns", self.switch.from, 1, 10 * MS)?;
+        for away in &self.away {
+            within("away: cpu", away.cpu.into(), 0, u64::from(self.cpus) - 1)?;
+        }
         self.topology.check()?;
         let tasks = self.expand(0)?;
         for (place, task) in tasks.iter().enumerate() {
@@ -312,6 +345,9 @@ impl Scenario {
         }
         if let Some(percent) = self.fairness_percent {
             line(format_args!("fairness_percent = {percent:?}"));
+        }
+        for Away { cpu, at, span } in &self.away {
+            line(format_args!("\n[[away]]\ncpu = {cpu}\nat = \"{at}ns\"\nfor = \"{span}ns\""));
         }
         for task in script::compact(&self.expand(seed).unwrap_or_default()) {
             let steps = task.steps.iter().map(|op| format!("\"{op}\"")).collect::<Vec<_>>().join(", ");

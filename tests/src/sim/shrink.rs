@@ -94,7 +94,8 @@ pub fn shrink(scenario: &Scenario, seed: u64, mut progress: impl FnMut(&Failing)
         for cpus in [best.scenario.cpus / 2, best.scenario.cpus - 1] {
             if cpus >= 1 {
                 let late_from = best.scenario.late_from.min(cpus);
-                let fewer = Scenario { cpus, late_from, ..best.scenario.clone() };
+                let away = best.scenario.away.iter().copied().filter(|away| away.cpu < cpus).collect();
+                let fewer = Scenario { cpus, late_from, away, ..best.scenario.clone() };
                 fails(&mut best, fewer);
             }
         }

@@ -61,6 +61,8 @@ pub struct Member {
     pub doing: Doing,
     /// The CPU that runs it or is still leaving it.
     pub on: Option<u32>,
+    /// The CPU it ran on last.
+    pub last: Option<u32>,
     /// Since when it has waited for a CPU, if it does.
     pub waits_since: Option<Nanos>,
     /// How long it has waited before that.
@@ -76,7 +78,7 @@ pub struct Member {
 /// A CPU, by the engine's books.
 #[derive(Clone, Debug, Default)]
 pub struct Seat {
-    /// Whether it has come online.
+    /// Whether it is online.
     pub online: bool,
     /// Who runs; nobody: its idle task.
     pub runs: Option<usize>,

@@ -35,7 +35,9 @@ impl Oracle for Queues {
         if member.doing != Doing::Awake {
             return Err(format!("CPU {cpu} continues t{next}, which is {:?}", member.doing));
         }
-        if !member.task.sched.affinity().contains(CpuId(cpu)) {
+        let mask = member.task.sched.affinity();
+        let homeless = !(0..).zip(&state.seats).any(|(cpu, seat)| seat.online && mask.contains(CpuId(cpu)));
+        if !mask.contains(CpuId(cpu)) && !homeless {
             return Err(format!("CPU {cpu} continues t{next}, which may not run there"));
         }
         Ok(())

@@ -26,7 +26,7 @@ impl Oracle for Time {
                 equal(format_args!("t{id} waited for"), member.waited, said.run_delay)?;
             }
         }
-        for (cpu, seat) in state.seats.iter().enumerate().filter(|(_, seat)| seat.online) {
+        for (cpu, seat) in state.seats.iter().enumerate().filter(|(_, seat)| seat.stretch > 0 || seat.online) {
             let idles = if seat.runs.is_none() { state.clock(cpu as u32) - seat.since } else { 0 };
             let said = state.sched.task_stats(&irq, &state.idles[cpu]).sum_exec_runtime;
             equal(format_args!("CPU {cpu} idled for"), seat.idled + idles, said)?;

@@ -11,10 +11,13 @@ impl WakeUps {
     /// A CPU with a request, or one that idles with tasks in its queue, is in the middle of a switch, or a kick is on its way.
     fn check(state: &State<'_>, cpu: u32) -> Verdict {
         let seat = &state.seats[cpu as usize];
+        let waiting = state.sched.nr_running(CpuId(cpu));
+        if !seat.online && waiting > 0 {
+            return Err(format!("CPU {cpu} is offline, and {waiting} tasks wait for it"));
+        }
         if seat.switching || seat.kicks > 0 || !seat.online {
             return Ok(());
         }
-        let waiting = state.sched.nr_running(CpuId(cpu));
         if seat.runs.is_none() && waiting > 0 {
             return Err(format!("CPU {cpu} idles with {waiting} tasks in its queue, and no kick is on its way"));
         }
