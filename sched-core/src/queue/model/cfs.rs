@@ -681,3 +681,67 @@ fn a_nice_change_leaves_virtual_times_alone() {
         assert_eq!((twin.sides[0].min, twin.all[0].vruntime, twin.all[1].vruntime), before);
     }
 }
+
+#[test]
+fn the_period_of_a_crowd_counts_who_joins() {
+    // The ninth stretches the period to nine granularities; its share of that is its debit.
+    let mut all = std::vec![nice(0); 8];
+    all.push(nice(-10));
+    let twin = busy(&all);
+    let share = 9 * u64::from(TUNABLES.min_granularity) * 9548 / (8 * 1024 + 9548);
+    assert_eq!(twin.all[8].vruntime - twin.sides[0].min, vslice(nice(-10), share));
+}
+
+#[test]
+fn nobody_of_a_crowd_runs_for_longer_than_the_latency() {
+    let mut all = std::vec![nice(0); 30];
+    all.push(nice(-20));
+    let mut twin = busy(&all);
+    while twin.sides[0].running != Some(30) {
+        run(&mut twin, 1);
+    }
+    let picked_at = twin.all[30].sum_exec;
+    // Its share of 31 granularities is 69 ms.
+    run(&mut twin, u64::from(TUNABLES.latency) / TICK);
+    assert_eq!(twin.sides[0].running, Some(30));
+    twin.now += TICK;
+    assert!(twin.tick(0), "it has had {} ns", twin.all[30].sum_exec - picked_at);
+}
+
+#[test]
+fn a_light_one_gives_way_after_the_minimum_granularity() {
+    for (ran, expected) in [(TUNABLES.min_granularity - 1, false), (TUNABLES.min_granularity, true)] {
+        let mut twin = Twin::new(START, 2);
+        twin.all[0].params = nice(19);
+        twin.enqueue(0, 0, Arrival::Fresh);
+        twin.reschedule(0);
+        twin.now += 100 * MS;
+        twin.enqueue(1, 0, Arrival::Fresh);
+        twin.preempts(1, Arrival::Fresh);
+        twin.dequeue(1, Departure::Sleep);
+        twin.dequeue(0, Departure::Sleep);
+        twin.now += 30 * MS;
+        twin.enqueue(0, 0, WOKEN);
+        twin.reschedule(0);
+        twin.enqueue(1, 0, WOKEN);
+        twin.now += u64::from(ran);
+        assert_eq!(twin.tick(0), expected, "after {ran} ns");
+    }
+}
+
+#[test]
+fn who_has_had_its_slice_is_no_longer_preferred_as_the_one_that_was_preempted() {
+    let mut twin = busy(&[nice(0); 9]);
+    let running = twin.sides[0].running.unwrap();
+    let sleeper = (running + 1) % 9;
+    twin.dequeue(sleeper, Departure::Sleep);
+    run(&mut twin, 20);
+    let running = twin.sides[0].running.unwrap();
+    twin.now += 4 * TICK;
+    twin.enqueue(sleeper, 0, WOKEN);
+    assert!(twin.preempts(sleeper, WOKEN));
+    assert_eq!(twin.sides[0].last, Some(running));
+    // The tick comes before the switch.
+    assert!(twin.tick(0));
+    assert_eq!(twin.sides[0].last, None);
+}

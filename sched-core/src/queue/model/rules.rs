@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     entity::Key,
+    features::Feature,
     params::{Policy, Slice, TaskParams},
     policy::{Arrival, Departure, average::Average},
     vtime::{VSpan, VTime},
@@ -546,6 +547,51 @@ fn anybody_who_wakes_on_an_idle_queue_runs() {
     twin.enqueue(0, 0, Arrival::Fresh);
     assert!(twin.preempts(0, Arrival::Fresh));
     assert_eq!(twin.reschedule(0), Some(0));
+}
+
+#[test]
+fn protection_is_over_at_its_very_end_also_for_a_tick() {
+    let mut twin = busy(&[nice(0), nice(0)]);
+    // At nice 0 virtual time is real time.
+    twin.now += (twin.own(0).protected_until - twin.key(0).vruntime).get() as u64;
+    // Somebody else charges in the same nanosecond, and the tick has nothing left to charge.
+    assert!(twin.charge(0));
+    assert_eq!(twin.key(0).vruntime, twin.own(0).protected_until);
+    let now = twin.now;
+    assert!(twin.sides[0].real.tick(now));
+}
+
+#[test]
+fn a_shorter_request_preempts_whoever_is_preferred() {
+    let mut twin = busy(&[with_slice(nice(0), 50 * MS), with_slice(nice(0), 50 * MS), with_slice(nice(0), 100_000)]);
+    twin.set_feature(0, Feature::NextBuddy, true);
+    twin.dequeue(1, Departure::Sleep);
+    twin.dequeue(2, Departure::Sleep);
+    twin.now += MS;
+    twin.enqueue(1, 0, WOKEN);
+    twin.preempts(1, WOKEN);
+    assert!(twin.sides[0].real.members.next_buddy.is_some(), "the buddy is who woke first");
+    twin.enqueue(2, 0, WOKEN);
+    assert!(twin.preempts(2, WOKEN), "a pick without protection has no preference either");
+}
+
+#[test]
+fn without_parity_a_wakeup_waits_for_a_base_slice() {
+    // In Linux short wake-ups preempted without limit where RUN_TO_PARITY was off: nobody made progress.
+    let base = u64::from(Slice::BASE.nanos());
+    for (ran, expected) in [(base - 1, false), (base, true)] {
+        let mut twin = busy(&[with_slice(nice(0), 40 * MS), with_slice(nice(0), 10 * MS)]);
+        // An earlier deadline, and nothing else that would help it.
+        twin.set_feature(0, Feature::PreemptShort, false);
+        twin.set_feature(0, Feature::RunToParity, false);
+        twin.dequeue(1, Departure::Sleep);
+        // The rule counts from a pick.
+        twin.stop(0);
+        twin.start(0);
+        twin.now += ran;
+        twin.enqueue(1, 0, WOKEN);
+        assert_eq!(twin.preempts(1, WOKEN), expected, "after {ran} ns");
+    }
 }
 
 // Yields.
