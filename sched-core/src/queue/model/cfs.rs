@@ -745,3 +745,37 @@ fn who_has_had_its_slice_is_no_longer_preferred_as_the_one_that_was_preempted() 
     assert!(twin.tick(0));
     assert_eq!(twin.sides[0].last, None);
 }
+
+#[test]
+fn who_yields_is_no_longer_preferred_as_the_one_that_was_preempted() {
+    let mut twin = busy(&[nice(0); 9]);
+    let running = twin.sides[0].running.unwrap();
+    let sleeper = (running + 1) % 9;
+    twin.dequeue(sleeper, Departure::Sleep);
+    run(&mut twin, 20);
+    let running = twin.sides[0].running.unwrap();
+    twin.now += 4 * TICK;
+    twin.enqueue(sleeper, 0, WOKEN);
+    assert!(twin.preempts(sleeper, WOKEN));
+    assert_eq!(twin.sides[0].last, Some(running));
+    // The yield comes before the switch.
+    twin.yield_running(0);
+    assert_eq!((twin.sides[0].last, twin.sides[0].skip), (None, Some(running)));
+}
+
+#[test]
+fn a_sleep_is_long_beyond_a_minute() {
+    for (slept, long) in [(60_000 * MS, false), (60_000 * MS + 1, true)] {
+        let mut twin = busy(&[nice(0), nice(0)]);
+        let running = twin.sides[0].running.unwrap();
+        twin.now += 1000 * MS;
+        twin.dequeue(running, Departure::Sleep);
+        let asleep = twin.all[running].vruntime;
+        twin.now += slept;
+        twin.enqueue(running, 0, WOKEN);
+        // Nobody ran meanwhile: where it was is ahead of where sleepers are placed.
+        let credited = twin.sides[0].min - i128::from(TUNABLES.latency / 2);
+        assert!(asleep > credited);
+        assert_eq!(twin.all[running].vruntime, if long { credited } else { asleep }, "after {slept} ns");
+    }
+}
