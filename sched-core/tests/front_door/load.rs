@@ -88,6 +88,19 @@ fn a_task_that_is_moved_takes_its_load_along() {
 }
 
 #[test]
+fn a_task_that_is_moved_is_not_taken_for_a_new_one() {
+    let m = machine(2);
+    let (_stays, moves) = (m.cpu(0).spawn_on("stays", &[0]), m.cpu(0).spawn_on("moves", &[0]));
+    m.cpu(0).leave_interrupt();
+    run(&m, 0, 250);
+    let before = m.load_of(&moves).unwrap();
+    m.cpu(1).set_affinity(&moves, &[1]).unwrap();
+    m.cpu(0).leave_interrupt();
+    let after = m.load_of(&moves).unwrap();
+    assert_eq!((after.util_avg(), after.runnable_avg()), (before.util_avg(), before.runnable_avg()));
+}
+
+#[test]
 fn a_task_that_ends_leaves_nothing() {
     let m = machine(1);
     let _task = m.cpu(0).spawn("task");
