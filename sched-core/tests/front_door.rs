@@ -20,6 +20,8 @@ mod features;
 mod hotplug;
 #[path = "front_door/load.rs"]
 mod load;
+#[path = "front_door/load_model.rs"]
+mod load_model;
 #[path = "front_door/params.rs"]
 mod params;
 #[path = "front_door/random.rs"]

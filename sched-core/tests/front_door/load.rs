@@ -1,6 +1,6 @@
 //! Load tracking, as it is seen from outside.
 
-use sched_core::{CpuId, Spawn};
+use sched_core::{CpuId, Feature, Spawn};
 
 use crate::machine::{MS, Machine, TICK, machine, nice};
 
@@ -122,6 +122,18 @@ fn the_estimate_is_that_of_who_is_awake() {
     m.cpu(0).wake(&task);
     assert!(m.load(CpuId(0)).util_est() > 1000, "what it used before its sleep");
     assert!(util(&m, 0) < 200);
+}
+
+#[test]
+fn nothing_is_estimated_without_the_rule() {
+    let m = machine(1);
+    m.set_feature(Feature::UtilEst, false).unwrap();
+    let task = m.cpu(0).spawn("task");
+    m.cpu(0).leave_interrupt();
+    run(&m, 0, 250);
+    m.cpu(0).block();
+    m.cpu(0).wake(&task);
+    assert_eq!((m.load_of(&task).unwrap().util_est(), m.load(CpuId(0)).util_est()), (0, 0));
 }
 
 #[test]
