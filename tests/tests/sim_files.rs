@@ -41,6 +41,12 @@ fn a_wrong_file_is_refused_with_a_reason() {
         ("cpus = 1\nms = 1\n[[work]]\nkind = \"dance\"".into(), "unknown variant `dance`"),
         ("cpus = 1\nms = 1\n[[work]]\nkind = \"spin\"\nnice = [20]".into(), "-20 to 19 accepted"),
         (task("steps = [\"jump\"]"), "accepted: run TIME"),
+        (task("steps = [\"run 1ms\"]\ncount = 99999999999"), "1 to 1000000 accepted"),
+        (task("steps = [\"run 1ms\"]\ncount = 0"), "1 to 1000000 accepted"),
+        (
+            "cpus = 1\nms = 1\n[[work]]\nkind = \"messaging\"\ncount = 1000000\nfds = 1000000".into(),
+            "1 to 1000000 accepted",
+        ),
         (task("steps = [\"run 1ms\", \"fork 0\"]"), "no template"),
         (task("steps = [\"run 1ms\"]\nslice_us = 99"), "100 to 100000 accepted"),
         (task("steps = [\"run 1ms\"]\npolicy = \"fifo\""), "normal, batch or idle accepted"),

@@ -241,7 +241,7 @@ fn many(named: &Named, first: u64, seeds: u64) -> bool {
                     if at >= seeds {
                         return;
                     }
-                    let outcome = run(&named.scenario, first + at, false);
+                    let outcome = run(&named.scenario, first.wrapping_add(at), false);
                     events.fetch_add(outcome.figures.events, Relaxed);
                     let mut worst = worst.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     for (name, value) in &outcome.figures.measured {
@@ -250,7 +250,7 @@ fn many(named: &Named, first: u64, seeds: u64) -> bool {
                     }
                     if outcome.objection.is_some() {
                         failed.fetch_add(1, Relaxed);
-                        object(named, first + at, &outcome);
+                        object(named, first.wrapping_add(at), &outcome);
                     }
                 }
             });

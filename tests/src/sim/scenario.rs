@@ -392,6 +392,7 @@ impl FileTask {
             template: self.template,
             ..Task::new(steps)
         };
+        script::count("count", self.count)?;
         Ok(vec![task; self.count])
     }
 }

@@ -109,6 +109,11 @@ pub fn slice(micros: u64) -> Result<Slice, String> {
     }
 }
 
+/// A number of tasks, pairs or groups, from 1 to a million.
+pub fn count(what: &str, value: usize) -> Result<(), String> {
+    if (1..=1_000_000).contains(&value) { Ok(()) } else { Err(format!("{what} {value}: 1 to 1000000 accepted")) }
+}
+
 /// A list such as `0-3,8`.
 pub fn cpus(text: &str) -> Result<Mask1024, String> {
     let wrong = || format!("`{text}` is no list of CPUs below 1024, such as 0-3,8");

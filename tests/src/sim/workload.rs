@@ -92,6 +92,12 @@ impl Work {
         let at = self.at.as_deref().map_or(Ok(0), super::time::parse_nanos)?;
         let policy = self.policy.as_deref().map_or(Ok(sched_core::Policy::Normal), script::policy)?;
         let slice = self.slice_us.map(script::slice).transpose()?;
+        script::count("count", self.count)?;
+        script::count("fds", self.fds)?;
+        script::count(
+            "count times fds",
+            if self.kind == Kind::Messaging { self.count.saturating_mul(self.fds) } else { 1 },
+        )?;
         if self.nice.is_empty() {
             return Err("nice: at least one value".into());
         }
