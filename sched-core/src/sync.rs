@@ -192,7 +192,8 @@ impl<F: Family, T> Lock<F, T> {
 
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, F, T>> {
-        self.raw.try_lock().then_some(LockGuard { lock: self, _not_send: PhantomData })
+        // Lazily: a guard that is made must be held, because dropping it frees the lock, whoever holds that.
+        self.raw.try_lock().then(|| LockGuard { lock: self, _not_send: PhantomData })
     }
 }
 
@@ -302,5 +303,22 @@ impl<F: Family, T> Guarded<F, T> {
     pub(crate) unsafe fn with_held<R>(&self, read: impl FnOnce(&T) -> R) -> R {
         // SAFETY: by this function's contract.
         self.0.with(|value| read(unsafe { &*value }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_get_a_lock_leaves_it_to_its_holder() {
+        let lock: Lock<Spin, u32> = Lock::new(0);
+        let held = lock.try_lock();
+        assert!(held.is_some());
+        for _ in 0..3 {
+            assert!(lock.try_lock().is_none(), "the attempt before freed it");
+        }
+        drop(held);
+        assert!(lock.try_lock().is_some());
     }
 }
