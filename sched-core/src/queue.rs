@@ -31,9 +31,9 @@ use crate::{
     weight::Weight,
 };
 
-/// The most virtual time is charged for at once, in nanoseconds: 13 days.
-/// A clock that jumped further must not overflow S; 2^50 times 1024 leaves it three bits.
-const LONGEST_CHARGE: Nanos = 1 << 50;
+/// The most virtual time is charged for at once, in nanoseconds: almost five hours.
+/// A clock that jumps further, again and again, must not overflow S, which tasks of the smallest weight stretch most.
+const LONGEST_CHARGE: Nanos = 1 << 44;
 
 pub(crate) struct FairQueue<F: Family, X: FeatureSet> {
     members: Members<F, X>,

@@ -18,6 +18,8 @@ mod exiting;
 mod features;
 #[path = "front_door/hotplug.rs"]
 mod hotplug;
+#[path = "front_door/jumps.rs"]
+mod jumps;
 #[path = "front_door/load.rs"]
 mod load;
 #[path = "front_door/load_model.rs"]
