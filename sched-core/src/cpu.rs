@@ -59,6 +59,7 @@ struct Published<F: Family> {
     min_vruntime: F::Word, // (a), written under (q)
     load_time: F::Word,    // (a), written under (q)
     load_avg: F::Word,     // (a), written under (q)
+    clock: F::Word,        // (a), written under (q)
     owned: F::Word,        // (a)
 }
 
@@ -112,6 +113,7 @@ impl<C: Config> Drop for Section<'_, C> {
         let only_idle_policy = inner.fair.only_idle_policy() && !inner.stop_ready;
         published.load.store(runnable | u64::from(only_idle_policy) << ONLY_IDLE_POLICY, Relaxed);
         published.load_time.store(inner.fair.load_time().nanos(), Relaxed);
+        published.clock.store(inner.clock, Relaxed);
         published.min_vruntime.store(inner.fair.min_vruntime().raw(), Relaxed);
     }
 }
@@ -203,6 +205,7 @@ impl<C: Config> CpuQueue<C> {
                 min_vruntime: Word::new(VTime::START.raw()),
                 load_time: Word::new(0),
                 load_avg: Word::new(0),
+                clock: Word::new(0),
                 owned: Word::new(0),
             },
             departed: Departed {
@@ -273,6 +276,11 @@ impl<C: Config> CpuQueue<C> {
     /// Says what others go by when they balance. The caller holds the lock.
     pub(crate) fn publish_load_avg(&self, inner: &mut Inner<C>, now: Nanos) {
         self.published.load_avg.store(inner.fair.load(now).load_avg(), Relaxed);
+    }
+
+    /// The clock of the CPU, as of the last section under the lock.
+    pub(crate) fn clock(&self) -> Nanos {
+        self.published.clock.load(Relaxed)
     }
 
     /// The time of the queue's signals, as of the last section under its lock.

@@ -407,13 +407,20 @@ impl Signals {
     }
 
     /// Takes this sleeping task out of a queue whose lock is not held, because it wakes on another:
-    /// ages it to `queue_time`, when that queue was last updated (or, with its CPU idle, when it would have been:
-    /// [`PeltClock::while_idle`]), and leaves its averages in `removed`.
-    pub(crate) fn leave(&mut self, queue_time: PeltTime, weight: Weight, removed: &mut Removed) {
+    /// ages it to `queue_time`, when that queue was last updated, leaves its averages in `removed`,
+    /// and ages it by the `lag` that queue's time has because its CPU idles.
+    pub(crate) fn leave(
+        &mut self,
+        queue_time: PeltTime,
+        lag: crate::platform::Nanos,
+        weight: Weight,
+        removed: &mut Removed,
+    ) {
         self.update(queue_time, Input::task(weight, Presence::Absent));
         removed.load_avg += self.load_avg;
         removed.runnable_avg += self.runnable_avg;
         removed.util_avg += self.util_avg;
+        self.update(queue_time.after(lag), Input::task(weight, Presence::Absent));
         self.last_update = PeltTime::DETACHED;
     }
 

@@ -154,15 +154,20 @@ impl<F: Family, X: FeatureSet> FairQueue<F, X> {
         self.load.forget(removed);
     }
 
-    /// `entity`, which will join here, slept on another queue, whose signals stood at `time` and whose zero point was `zero`.
-    /// Returns what that queue has to forget.
-    pub(crate) fn comes_from(&mut self, entity: EntityRef<F>, (zero, time): (VTime, PeltTime), now: Nanos) -> Removed {
+    /// `entity`, which will join here, slept on another queue, whose signals stood at `time`, by `lag` too early because its CPU idles,
+    /// and whose zero point was `zero`. Returns what that queue has to forget.
+    pub(crate) fn comes_from(
+        &mut self,
+        entity: EntityRef<F>,
+        (zero, time, lag): (VTime, PeltTime, Nanos),
+        now: Nanos,
+    ) -> Removed {
         self.charge(now);
         ask!(self, comes_from in members(entity, zero));
         let (weight, mut removed) = (self.members.key(entity).weight, Removed::default());
         entity.set_signals(&mut self.members.right, |signals| {
             if signals.is_attached() {
-                signals.leave(time, weight, &mut removed);
+                signals.leave(time, lag, weight, &mut removed);
             }
         });
         removed

@@ -392,7 +392,7 @@ proptest! {
                 }
                 (_, true) => {
                     let mut removed = Removed::default();
-                    task.leave(queue.last_update, *weight, &mut removed);
+                    task.leave(queue.last_update, 0, *weight, &mut removed);
                     queue.remove(removed);
                     floors_hold(&queue);
                 }
@@ -521,7 +521,7 @@ fn a_sleeper_that_wakes_elsewhere_takes_its_decayed_share_along() {
     }
     let awake = goes.util_avg;
     let mut removed = Removed::default();
-    goes.leave(queue.last_update(), NICE_0, &mut removed);
+    goes.leave(queue.last_update(), 0, NICE_0, &mut removed);
     assert!(!goes.is_attached());
     assert!(goes.util_avg.abs_diff(awake / 2) <= 1);
     assert_eq!(removed.util_avg, goes.util_avg);
@@ -585,7 +585,7 @@ fn removing_more_than_there_is_stops_at_zero() {
     let mut task = Signals { util_avg: 200, runnable_avg: 300, ..Signals::task(NICE_0) };
     queue.attach(&mut task, NICE_0);
     let mut removed = Removed { load_avg: 1, runnable_avg: 1, util_avg: 1 };
-    task.leave(queue.last_update(), NICE_0, &mut removed);
+    task.leave(queue.last_update(), 0, NICE_0, &mut removed);
     assert_eq!(removed, Removed { load_avg: 1025, runnable_avg: 301, util_avg: 201 });
     queue.remove(removed);
     assert!(queue.is_decayed());
@@ -615,7 +615,7 @@ fn after_the_last_task_a_queue_decays_to_nothing() {
         let mut removed = Removed::default();
         match way {
             Way::Detached => queue.detach(&mut task, NICE_0),
-            Way::Removed => task.leave(queue.last_update(), NICE_0, &mut removed),
+            Way::Removed => task.leave(queue.last_update(), 0, NICE_0, &mut removed),
             Way::Sleeps => {}
         }
         queue.remove(removed);

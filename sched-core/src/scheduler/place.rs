@@ -127,7 +127,9 @@ impl<'q, C: Config> Scheduler<'q, C> {
             if cpu != last && wakes && fair {
                 // It slept there and is still part of that queue's load.
                 let old = &self.queues[last.index()];
-                let there = (old.min_vruntime(), old.load_time());
+                let idles = old.load() == 0;
+                let lag = if idles { self.platform.now(last).saturating_sub(old.clock()) } else { 0 };
+                let there = (old.min_vruntime(), old.load_time(), lag);
                 old.leave_behind(inner.fair.comes_from(task.entity_ref(), there, now));
             }
             match arrival {

@@ -88,6 +88,25 @@ fn a_task_that_is_moved_takes_its_load_along() {
 }
 
 #[test]
+fn a_sleep_on_an_idle_cpu_takes_as_much_of_the_load_as_one_on_a_busy_cpu() {
+    // 32 periods of 1024 * 1024 ns.
+    let half_life = 33_554_432;
+    for (nanos, expected) in [(0, 1000..=1025), (half_life, 500..=515), (1000 * MS, 0..=5)] {
+        let m = machine(2);
+        let task = m.cpu(0).spawn_on("task", &[0]);
+        m.cpu(0).leave_interrupt();
+        run(&m, 0, 250);
+        m.cpu(0).block();
+        m.advance(nanos);
+        m.cpu(1).set_affinity(&task, &[1]).unwrap();
+        m.cpu(1).wake(&task);
+        let load = m.load_of(&task).unwrap();
+        assert!(expected.contains(&load.load_avg()) && expected.contains(&load.util_avg()), "{nanos}: {load:?}");
+        assert!(util(&m, 0) < 20, "{} is left behind", util(&m, 0));
+    }
+}
+
+#[test]
 fn a_task_that_is_moved_is_not_taken_for_a_new_one() {
     let m = machine(2);
     let (_stays, moves) = (m.cpu(0).spawn_on("stays", &[0]), m.cpu(0).spawn_on("moves", &[0]));

@@ -271,7 +271,7 @@ impl Twin {
         let from = self.all[i].home;
         if arrival == Arrival::Woken && from != q {
             let old = &self.sides[from].real;
-            let there = (old.min_vruntime(), old.load_time());
+            let there = (old.min_vruntime(), old.load_time(), 0);
             let _ = self.sides[q].real.comes_from(entity, there, self.now);
         }
         self.sides[q].real.enqueue(entity, params, arrival, self.now);
